@@ -1,0 +1,1 @@
+"""How it is learned: one file per algorithm, shared maths in small pure modules."""

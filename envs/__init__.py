@@ -1,0 +1,1 @@
+"""How it is played: no knowledge of models or training."""

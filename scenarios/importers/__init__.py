@@ -1,0 +1,1 @@
+"""Readers of published corpora, one file per corpus."""

@@ -1,0 +1,1 @@
+"""The commands, and the machinery that joins play to learning."""

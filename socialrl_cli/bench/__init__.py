@@ -1,0 +1,1 @@
+"""What `socialrl bench` measures, one file per measurement."""

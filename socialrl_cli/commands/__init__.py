@@ -1,0 +1,1 @@
+"""One file per command: adapters that parse, call one function and print."""

@@ -1,0 +1,5 @@
+"""The `socialrl` command: parses, imports late, prints."""
+
+
+def main() -> None:
+    """Stand-in until the first command is mounted."""

@@ -1,0 +1,1 @@
+"""TOML files, one per experiment that we stand behind."""
