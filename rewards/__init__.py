@@ -1,1 +1,1 @@
-"""How it is scored: pure functions of a scenario and an outcome, no I/O."""
+"""How an outcome is paid: pure functions from a scenario and an outcome to one scalar in [0, 1] per seat."""

@@ -1,1 +1,7 @@
-"""What is played: schemas, seeded generators, importers and the packaged splits in `data/`."""
+"""What is played: schemas, seeded generators, importers and the packaged splits in `data/`.
+
+`ENVIRONMENTS` names the environments that have scenarios and a reward. Each has a module of its name in
+`scenarios/` (the interface is in `scenarios/core.py`), one in `rewards/` and packaged splits in `data/NAME/`.
+"""
+
+ENVIRONMENTS = ("dnd",)
