@@ -1,0 +1,101 @@
+"""What a run directory holds, read without owning it.
+
+    config.toml          resolved; its first line marks the folder as a run's
+    metrics.jsonl        one JSON object a line, with its step
+    checkpoints/step-N   whole folders; N = steps finished
+    checkpoints/best.json  {"step", "score"} of the best validation
+    attempts/N.log       what the Nth attempt said, and the traceback it ended with
+    calls/ buffer/ events/ eval/ report.html   of others
+
+Writing is in `runs.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from scenarios.errors import RunError, UsageError
+
+MARK = "# socialrl run"
+STEP = re.compile(r"step-(\d+)")
+
+
+def is_run(path: Path) -> bool:
+    """Whether a run has written this folder."""
+    try:
+        with open(path / "config.toml", encoding="utf-8") as file:
+            return file.readline().rstrip("\n") == MARK
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def read_config(path: Path) -> str:
+    """The resolved configuration of a run, as TOML without the mark."""
+    return (path / "config.toml").read_text(encoding="utf-8").partition("\n")[2]
+
+
+def steps(run: Path) -> list[int]:
+    """The steps of the whole checkpoints, ascending."""
+    folder = run / "checkpoints"
+    names = [item.name for item in folder.iterdir()] if folder.is_dir() else []
+    return sorted(int(match[1]) for match in map(STEP.fullmatch, names) if match)
+
+
+def checkpoint(run: Path, step: int) -> Path:
+    return run / "checkpoints" / f"step-{step}"
+
+
+def best(run: Path) -> dict[str, Any] | None:
+    """{"step", "score"} of the best validation so far."""
+    path = run / "checkpoints" / "best.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def find_checkpoint(run: str | Path, step: int | str | None = None) -> Path:
+    """The checkpoint folder that `run:DIR[@STEP]` names: a step, "best" or "latest"; None: best, else latest."""
+    path = Path(run)
+    if not path.is_dir():
+        raise UsageError(f"no run directory {path}")
+    known, marked = steps(path), best(path)
+    if not known:
+        raise UsageError(f"{path} holds no checkpoint yet")
+    if step in (None, "best") and marked is not None:
+        step = int(marked["step"])
+    elif step in (None, "latest"):
+        step = known[-1]
+    if str(step) not in map(str, known):
+        raise UsageError(f"{path} has no checkpoint {step!r}; it has {', '.join(map(str, known))}, best, latest")
+    return checkpoint(path, int(str(step)))
+
+
+def read_metrics(run: str | Path) -> list[dict[str, Any]]:
+    """The whole lines of a run's metrics.jsonl; a line torn by a kill is left out."""
+    path = Path(run) / "metrics.jsonl"
+    rows = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return rows
+
+
+def differences(before: str, after: str) -> dict[str, tuple[Any, Any]]:
+    """Dotted keys whose values differ between two TOML texts, with both values (None: not there)."""
+    try:
+        old, new = _flat(tomllib.loads(before)), _flat(tomllib.loads(after))
+    except tomllib.TOMLDecodeError as error:
+        raise RunError(f"config.toml of the run is not valid TOML any more: {error}") from error
+    return {key: (old.get(key), new.get(key)) for key in sorted(old | new) if old.get(key) != new.get(key)}
+
+
+def _flat(tree: Mapping[str, Any], at: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        flat |= _flat(value, f"{at}{key}.") if isinstance(value, Mapping) else {at + key: value}
+    return flat
