@@ -1,1 +1,30 @@
-"""How it is played: no knowledge of models or training."""
+"""How it is played: environments, their participants, and episodes read back. Knows nothing of models or training.
+
+Each environment is a module with
+
+    SEATS, TRAINABLE, MOVES     its seats, those that a policy may be trained in, and its moves
+    Environment                 the game (see `envs.core`)
+    brief(event, prompt)        what a seat is told at the start, as text; `event` is its briefing
+    tell(event, seat, prompt)   one event as that seat reads it ("" when it says nothing to it)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from scenarios.errors import UsageError, nearest
+
+ENVIRONMENTS = {"dnd": "envs.dnd"}
+
+
+def module(env: str) -> Any:
+    """The module of an environment. Raises `UsageError` for an unknown name."""
+    if env not in ENVIRONMENTS:
+        raise UsageError(f"unknown environment {env!r}; {nearest(env, ENVIRONMENTS)}")
+    return importlib.import_module(ENVIRONMENTS[env])
+
+
+def make(scenario: Any, *, seed: int, limits: Any = None) -> Any:
+    """A new environment for one episode of a scenario."""
+    return module(scenario.env).Environment(scenario, seed=seed, limits=limits)

@@ -1,0 +1,154 @@
+"""Two seats bargain in turn: the moves that every negotiation here shares (`message`, `propose`, `accept`,
+`reject`, `walk_away`) and what they do to the offers on the table.
+
+    message    talk only
+    propose    puts an offer on the table; it replaces the seat's previous one
+    accept     closes on the counterpart's standing offer and ends the episode
+    reject     turns the counterpart's standing offer down; it is no longer on the table
+    walk_away  ends without agreement
+
+A counter-offer leaves the counterpart's standing offer where it is. After `Limits.moves_per_seat` moves each the
+episode ends with `timeout`. A game adds what an offer is: its schema, which offers are legal, and what it means
+for the seat that receives it.
+
+Events, with the payload that everybody sees:
+
+    briefing   own seat only: env, seat, first (who opens), limit (moves a seat) and the game's own facts
+    turn       the notification: round (own move, from 1), moves_left (this one counted), replies_left (moves that
+               the counterpart still has after it), limit, standing (what accepting gives this seat) or None,
+               and what the game adds about it
+    message    by, say
+    proposal   by, say, offer (the proposer's words), gives (what accepting gives the other seat)
+    accept, reject, walk_away   by, say
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from envs.core import Action, ActionSpec, Environment, Limits, Outcome
+from scenarios.core import Scenario
+
+SAY = {"type": "string", "description": "what you say to the other side"}
+TALK = {"message", "propose"}
+ANSWERS = {"accept", "reject"}
+
+
+def moves(offer: Mapping[str, Any]) -> tuple[ActionSpec, ...]:
+    """The five moves, for offers of this JSON schema."""
+
+    def fields(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:
+        schema = {"type": "object", "properties": {**properties, "say": SAY}, "additionalProperties": False}
+        return {**schema, "required": list(required)} if required else schema
+
+    return (
+        ActionSpec("message", fields(("say",)), "talk only"),
+        ActionSpec("propose", fields(("offer",), offer=offer), "make an offer; it replaces your previous one"),
+        ActionSpec("accept", fields(), "close on the other side's standing offer"),
+        ActionSpec("reject", fields(), "turn the other side's standing offer down"),
+        ActionSpec("walk_away", fields(), "end without agreement"),
+    )
+
+
+def without_answers(specs: tuple[ActionSpec, ...]) -> tuple[ActionSpec, ...]:
+    """The moves while nothing is on the table to be accepted or rejected."""
+    return tuple(spec for spec in specs if spec.name not in ANSWERS)
+
+
+class Bargain(Environment):
+    """The rules above. A game fills in the five methods below and the two tuples of moves."""
+
+    seats: ClassVar[tuple[str, ...]] = ("a", "b")
+
+    def __init__(self, scenario: Scenario, *, seed: int, limits: Limits | None = None) -> None:
+        super().__init__(scenario, seed=seed, limits=limits)
+        self.standing: dict[str, Any] = dict.fromkeys(self.seats)  # by whom it was made
+        self.order = self.opening_order()
+        self.moves, self.openers = self.specs()
+
+    # ---- what a game writes
+
+    def opening_order(self) -> tuple[str, ...]:
+        """The seats in the order in which they move."""
+        return self.seats
+
+    def specs(self) -> tuple[tuple[ActionSpec, ...], tuple[ActionSpec, ...]]:
+        """All five moves, and those that are possible while there is no offer to answer."""
+        raise NotImplementedError
+
+    def facts(self, seat: str) -> Mapping[str, Any]:
+        """What a seat knows from the start: the game's own part of its briefing."""
+        raise NotImplementedError
+
+    def offer_fault(self, offer: Any) -> str | None:
+        """Why something is not a legal offer, as the end of a sentence that begins with "offer"."""
+        raise NotImplementedError
+
+    def gives(self, offer: Any) -> Any:
+        """What accepting a (legal) offer gives the seat that did not make it."""
+        raise NotImplementedError
+
+    def value(self, seat: str, given: Any) -> Mapping[str, Any]:
+        """What a game adds to a notification about the standing offer."""
+        return {}
+
+    def terms(self, proposer: str, offer: Any) -> Mapping[str, Any]:
+        """The agreement that accepting this offer makes."""
+        raise NotImplementedError
+
+    # ---- the rules
+
+    async def play(self) -> Outcome:
+        limit = self.limits.moves_per_seat
+        first, second = self.order
+        for seat in self.seats:
+            head = {"env": self.scenario.env, "seat": seat, "first": first, "limit": limit}
+            await self.broadcast("briefing", {**head, **self.facts(seat)}, to=(seat,))
+        for round in range(1, limit + 1):
+            for seat, other in (first, second), (second, first):
+                left = limit - round
+                replies = left + 1 if seat == first else left
+                action = await self.ask(*self.request(seat, other, round, left + 1, replies))
+                ending = await self.apply(seat, other, action)
+                if ending is not None:
+                    return ending
+        return Outcome("timeout")
+
+    def request(
+        self, seat: str, other: str, round: int, moves_left: int, replies_left: int
+    ) -> tuple[str, tuple[ActionSpec, ...], Mapping[str, Any]]:
+        """What a seat is asked at its turn."""
+        limit = self.limits.moves_per_seat
+        turn = {"round": round, "moves_left": moves_left, "replies_left": replies_left, "limit": limit}
+        offer = self.standing[other]
+        if offer is None:
+            return seat, self.openers, {**turn, "standing": None}
+        given = self.gives(offer)
+        return seat, self.moves, {**turn, "standing": given, **self.value(seat, given)}
+
+    def fault(self, seat: str, action: Action) -> str | None:
+        if action.move == "propose":
+            reason = self.offer_fault(action.fields["offer"])
+            return None if reason is None else f"offer {reason}"
+        return None
+
+    async def apply(self, seat: str, other: str, action: Action) -> Outcome | None:
+        """Do a legal move, tell everybody, and end the episode where it does."""
+        move, said = action.move, {"by": seat, "say": action.say}
+        if move == "propose":
+            offer = self.standing[seat] = self.copy(action.fields["offer"])
+            await self.broadcast("proposal", {**said, "offer": offer, "gives": self.gives(offer)})
+            return None
+        await self.broadcast(move, said)
+        if move == "accept":
+            return Outcome("agreement", self.terms(other, self.standing[other]), seat)
+        if move == "reject":
+            self.standing[other] = None
+        if move == "walk_away":
+            return Outcome("walk_away", by=seat)
+        return None
+
+    def copy(self, offer: Any) -> Any:
+        """The offer as it is kept: out of its author's reach, in one canonical form."""
+        raise NotImplementedError

@@ -1,0 +1,320 @@
+"""The event core: an environment asks its seats, hears their actions, and says what happened.
+
+An environment is a coroutine, `play`, that reads like the rules of its game and drives three primitives:
+
+    action  = await self.ask(seat, actions, payload)       one seat decides
+    answers = await self.ask_all({seat: actions}, payload) several decide, none sees another's choice first
+    await self.broadcast(type, payload, to=seats)          something happened, no reply wanted
+
+Underneath, `submit` takes an answer and returns an acknowledgement. An invalid answer becomes an
+`invalid_action` event and the seat is asked again, `Limits.retries` times. After that, and after a deadline, an
+exception in the agent or for an empty seat, an event says so to that seat and the inert action is taken for it.
+None of these ends an episode by exception. `run` seats agents, one task each, and plays to the outcome.
+
+An environment is used once. All its randomness comes from its seed; there is no polling and no timed sleep,
+and one lazy timer serves all deadlines of an episode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from envs.answers import clean, malformed, shown
+from envs.events import NOTHING, Ack, Action, ActionSpec, Agent, Channel, Event
+from envs.running import run
+from rewards.core import SeatScore, score
+from scenarios.core import Scenario
+
+__all__ = [
+    "Ack",
+    "Action",
+    "ActionSpec",
+    "Agent",
+    "Answer",
+    "Channel",
+    "Environment",
+    "Event",
+    "Limits",
+    "Outcome",
+    "derive_seed",
+    "run",
+]
+
+ACCEPTED = Ack("accepted")
+CLOSED = Ack("closed", "the episode has ended")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What bounds an episode. A decision may take `decide_timeout_s` per attempt, of which it has 1 + `retries`."""
+
+    moves_per_seat: int = 10
+    retries: int = 2
+    say_chars: int = 1000
+    decide_timeout_s: float | None = 300.0
+    episode_timeout_s: float | None = 3600.0
+
+    def __post_init__(self) -> None:
+        if self.moves_per_seat < 1 or self.retries < 0 or self.say_chars < 1:
+            raise ValueError(f"limits must be positive, got {self}")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an episode ended; `by` is the seat that closed it, `error` says why it was aborted."""
+
+    status: Literal["agreement", "walk_away", "timeout", "aborted"]
+    agreement: Mapping[str, Any] | None = None
+    by: str | None = None
+    seats: Mapping[str, SeatScore] = field(default_factory=dict)
+    measures: Mapping[str, float] = field(default_factory=dict)
+    error: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "status": self.status,
+            "agreement": self.agreement,
+            "by": self.by,
+            "seats": {seat: scored.to_json() for seat, scored in self.seats.items()},
+            "measures": dict(self.measures),
+            "error": self.error,
+        }
+
+
+class Answer(NamedTuple):
+    """What came back for one notification; enough to play the episode again."""
+
+    seat: str
+    notification_id: str
+    kind: Literal["action", "invalid", "timeout", "error", "absent"]
+    action: Action | None = None
+    text: str = ""
+    reason: str = ""
+
+
+class _Pending:
+    """A decision that a seat owes."""
+
+    __slots__ = ("actions", "expires", "future", "id", "payload", "retries")
+
+    def __init__(self, actions: tuple[ActionSpec, ...], payload: Mapping[str, Any], retries: int) -> None:
+        self.actions, self.payload, self.retries = actions, payload, retries
+        self.id = ""
+        self.expires: float | None = None
+        self.future: asyncio.Future[Action] = asyncio.get_running_loop().create_future()
+
+
+class Environment:
+    """Base of all games. A game sets `seats`, writes `play` and `fault`, and says what is inert."""
+
+    seats: ClassVar[tuple[str, ...]] = ()
+    inert: ClassVar[Action] = Action("message", {"say": ""})
+
+    def __init__(self, scenario: Scenario, *, seed: int, limits: Limits | None = None) -> None:
+        self.scenario, self.seed, self.limits = scenario, seed, limits or Limits()
+        self.rng = random.Random(seed)
+        self.channels = {seat: Channel(seat) for seat in self.seats}
+        self.journal: list[tuple[tuple[str, ...], Event]] = []  # every event once, with those who were told
+        self.walls: list[float] = []  # when, in seconds since the epoch, beside the journal
+        self.answers: list[Answer] = []
+        self.outcome: Outcome | None = None
+        self.deciding: dict[str, tuple[str, asyncio.Task[None]]] = {}  # seat -> notification, its agent's task
+        self.overdue: set[asyncio.Task[None]] = set()  # tasks that were interrupted by a deadline
+        self._pending: dict[str, _Pending] = {}
+        self._asked = dict.fromkeys(self.seats, 0)
+        self._timer: asyncio.TimerHandle | None = None
+        self._abort: str | None = None
+        self._used = False
+
+    # ---- what a game writes
+
+    async def play(self) -> Outcome:
+        """The rules: ask and tell until there is an outcome (its scores are filled in by `conduct`)."""
+        raise NotImplementedError
+
+    def fault(self, seat: str, action: Action) -> str | None:
+        """Why a well-formed action is illegal now, in words that its author can act on; None when it is legal."""
+        return None
+
+    # ---- what a game calls
+
+    async def ask(self, seat: str, actions: tuple[ActionSpec, ...], payload: Mapping[str, Any] = NOTHING) -> Action:
+        """The seat's next legal action, or the inert one."""
+        return await self._request(seat, actions, payload)
+
+    async def ask_all(
+        self, wanted: Mapping[str, tuple[ActionSpec, ...]], payload: Mapping[str, Mapping[str, Any]] = NOTHING
+    ) -> dict[str, Action]:
+        """One action of each seat. They are asked together and nothing is told before all have answered."""
+        requests = {seat: self._request(seat, actions, payload.get(seat, NOTHING)) for seat, actions in wanted.items()}
+        return {seat: await request for seat, request in requests.items()}
+
+    async def broadcast(self, type: str, payload: Mapping[str, Any], to: tuple[str, ...] | None = None) -> None:
+        """Tell some seats (default all) what happened."""
+        self._emit(self.seats if to is None else to, "observation", type, payload)
+
+    # ---- what those who play call
+
+    def submit(self, seat: str, notification_id: str, action: Action) -> Ack:
+        """Answer a notification. At most one action is accepted for each; effects come as events."""
+        if self.outcome is not None:
+            return CLOSED
+        if seat not in self.channels:
+            raise ValueError(f"no seat {seat!r}, expected one of {self.seats}")
+        pending = self._pending.get(seat)
+        if pending is None:
+            return Ack("stale", f"{notification_id} is not open; nothing is asked of {seat} now")
+        if pending.id != notification_id:
+            return Ack("stale", f"{notification_id} is not open; {pending.id} is")
+        try:  # a copy, so that nobody can change it afterwards
+            action = Action(action.move, dict(action.fields), notification_id)
+        except Exception:
+            reason: str | None = f"expected an action, got {type(action).__name__}"
+        else:
+            reason = malformed(action, pending.actions, self.limits.say_chars) or self.fault(seat, action)
+        if reason is not None:
+            self._refuse(seat, pending, shown(action), reason)
+            return Ack("invalid", reason)
+        self.answers.append(Answer(seat, pending.id, "action", action))
+        self._resolve(seat, pending, action)
+        return ACCEPTED
+
+    def refuse(self, seat: str, notification_id: str, text: str, reason: str) -> None:
+        """Count an answer as invalid without looking at it."""
+        pending = self._pending.get(seat)
+        if pending is not None and pending.id == notification_id:
+            self._refuse(seat, pending, text, reason)
+
+    def fail(self, seat: str, notification_id: str, kind: Literal["timeout", "error", "absent"], text: str) -> None:
+        """The seat will not answer: an event says why, and the inert action is taken."""
+        pending = self._pending.get(seat)
+        if pending is None or pending.id != notification_id:
+            return
+        text = clean(text)
+        self.answers.append(Answer(seat, pending.id, kind, text=text))
+        self._emit((seat,), "observation", kind, {"reason": text})
+        self._resolve(seat, pending, self.inert)
+
+    def abort(self, reason: str) -> None:
+        """End the episode without a result."""
+        self._abort = clean(reason)
+        for pending in self._pending.values():
+            pending.future.cancel()
+
+    async def conduct(self) -> Outcome:
+        """Play, score, tell the outcome and close the channels. Exceptions come from the rules alone."""
+        if self._used:
+            raise RuntimeError("an environment is used once; make a new one for every episode")
+        self._used = True
+        ending = Outcome("aborted", error="the rules failed")
+        try:
+            ending = await self.play()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            ending = Outcome("aborted", error=self._abort or "cancelled")
+            if self._abort is None or (task is not None and task.cancelling()):
+                raise
+        finally:
+            self._finish(ending)
+        assert self.outcome is not None
+        return self.outcome
+
+    # ---- the machinery
+
+    def _emit(
+        self,
+        to: tuple[str, ...],
+        kind: Literal["observation", "notification"],
+        type: str,
+        payload: Mapping[str, Any],
+        notification_id: str | None = None,
+        actions: tuple[ActionSpec, ...] = (),
+    ) -> None:
+        """The one place where events are made and where it is decided who sees them."""
+        assert to, f"{type} is told to nobody"
+        at, payload = len(self.journal), MappingProxyType(payload)
+        deadline = self.limits.decide_timeout_s if notification_id is not None else None
+        for seat in to:
+            channel = self.channels[seat]
+            event = Event(len(channel.events), kind, type, payload, at, notification_id, actions, deadline)
+            channel.append(event)
+        self.journal.append((to, event))
+        self.walls.append(time.time())
+
+    def _request(
+        self, seat: str, actions: tuple[ActionSpec, ...], payload: Mapping[str, Any]
+    ) -> asyncio.Future[Action]:
+        assert seat not in self._pending, f"{seat} is asked twice at once"
+        if self._abort is not None:
+            raise asyncio.CancelledError
+        pending = self._pending[seat] = _Pending(actions, payload, self.limits.retries)
+        self._notify(seat, pending)
+        return pending.future
+
+    def _notify(self, seat: str, pending: _Pending) -> None:
+        self._asked[seat] = number = self._asked[seat] + 1
+        pending.id = f"{seat}{number}"
+        if self.limits.decide_timeout_s is not None:
+            loop = asyncio.get_running_loop()
+            pending.expires = loop.time() + self.limits.decide_timeout_s
+            if self._timer is None:
+                self._timer = loop.call_at(pending.expires, self._expire)
+        self._emit((seat,), "notification", "turn", pending.payload, pending.id, pending.actions)
+
+    def _refuse(self, seat: str, pending: _Pending, text: str, reason: str) -> None:
+        text, reason = clean(text), clean(reason)
+        self.answers.append(Answer(seat, pending.id, "invalid", text=text, reason=reason))
+        payload = {"reason": reason, "text": text, "retries_left": pending.retries}
+        self._emit((seat,), "observation", "invalid_action", payload)
+        if pending.retries:
+            pending.retries -= 1
+            self._notify(seat, pending)
+        else:
+            self._resolve(seat, pending, self.inert)
+
+    def _resolve(self, seat: str, pending: _Pending, action: Action) -> None:
+        del self._pending[seat]
+        self.channels[seat].open = None
+        if not pending.future.done():
+            pending.future.set_result(action)
+
+    def _expire(self) -> None:
+        """The timer: it is set for the oldest deadline it knew, so it looks again at what is pending now."""
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for seat, pending in list(self._pending.items()):
+            if pending.expires is not None and pending.expires <= now:
+                if self.deciding.get(seat, ("",))[0] == pending.id:
+                    task = self.deciding[seat][1]
+                    self.overdue.add(task)
+                    task.cancel()
+                self.fail(seat, pending.id, "timeout", f"no answer within {self.limits.decide_timeout_s:g} s")
+        waiting = [pending.expires for pending in self._pending.values() if pending.expires is not None]
+        if waiting:
+            self._timer = loop.call_at(min(waiting), self._expire)
+
+    def _finish(self, ending: Outcome) -> None:
+        terms = {"status": ending.status, "agreement": ending.agreement, "by": ending.by}
+        scored = score(self.scenario, terms)
+        self._pending.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._emit(self.seats, "observation", "outcome", terms)
+        self.outcome = Outcome(
+            ending.status, ending.agreement, ending.by, scored.seats, scored.measures, error=ending.error
+        )
+        for channel in self.channels.values():
+            channel.close()
+
+
+def derive_seed(*parts: str | int) -> int:
+    """A 63-bit seed from the names of what it is for: the same parts give the same seed on any machine."""
+    return int.from_bytes(blake2b(repr(parts).encode(), digest_size=8).digest(), "big") >> 1
