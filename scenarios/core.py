@@ -69,15 +69,15 @@ class Scenario:
     def from_json(cls, row: Any, *, lenient: bool = False, env: str | None = None) -> Scenario:
         """The scenario of a JSON object; `DataError` says all that is wrong with it.
 
-        `lenient` asks only for what the reward needs and ignores keys that it does not know; `env` then
-        stands in for a missing one and must equal one that is there.
+        `env`, where given, is what the scenario must be of. `lenient` asks only for what the reward needs,
+        takes a missing `env` from the argument and ignores keys that it does not know.
         """
         reasons = faults(row, lenient=lenient, env=env)
         if reasons:
             raise DataError("; ".join(reasons))
         name = row.get("env", env)
         known = module(name).FIELDS
-        head = [row.get(key, "") for key in ("id", "split", "source")]
+        head = [row[key] if isinstance(row.get(key), str) else "" for key in ("id", "split", "source")]
         return cls(head[0], name, head[1], head[2], {key: row[key] for key in known if key in row})
 
 
@@ -102,18 +102,10 @@ def faults(row: Any, *, lenient: bool = False, env: str | None = None) -> list[s
     """Everything that is wrong with a scenario's JSON object, one reason each."""
     if not isinstance(row, Mapping):
         return [f"a scenario is a JSON object, got {shown(row)}"]
-    found = []
-    for key in HEAD:
-        if key not in row:
-            if not lenient:
-                found.append(f"{key} is missing")
-        elif not isinstance(row[key], str) or not row[key].strip():
-            found.append(f"{key} is {shown(row[key])}, expected a text")
-        elif key == "split" and row[key] not in SPLITS:
-            found.append(f"split is {shown(row[key])}, expected train, val or test")
+    found = [] if lenient else _head_faults(row)
     name = row.get("env", env)
     if not isinstance(name, str):
-        return found if "env" in row or not lenient else [*found, "env is missing"]
+        return found or ["env is missing" if name is None else f"env is {shown(name)}, expected a text"]
     if name not in ENVIRONMENTS:
         return [*found, f"env is {shown(name)}; {nearest(name, ENVIRONMENTS)}"]
     if env is not None and name != env:
@@ -125,6 +117,16 @@ def faults(row: Any, *, lenient: bool = False, env: str | None = None) -> list[s
         found += [f"{shown(key)} is not a field of {name}" for key in row if key not in (*HEAD, *rules.FIELDS)]
     if all(key in row for key in rules.REWARD_FIELDS):
         found += rules.check({key: row[key] for key in rules.FIELDS if key in row})
+    return found
+
+
+def _head_faults(row: Mapping[str, Any]) -> list[str]:
+    found = [f"{key} is missing" for key in HEAD if key not in row]
+    for key in HEAD:
+        if key in row and (not isinstance(row[key], str) or not row[key].strip()):
+            found.append(f"{key} is {shown(row[key])}, expected a text")
+    if isinstance(row.get("split"), str) and row["split"].strip() and row["split"] not in SPLITS:
+        found.append(f"split is {shown(row['split'])}, expected train, val or test")
     return found
 
 

@@ -1,1 +1,3 @@
-"""Readers of published corpora, one file per corpus."""
+"""Readers of published corpora in their own formats, one file a corpus; the interface is in `core.py`."""
+
+IMPORTERS = ("dealornodeal",)
