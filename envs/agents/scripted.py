@@ -1,0 +1,223 @@
+"""Scripted participants: policies that act on their own channel alone, for any game that describes its `Deals`.
+
+    boulware, linear, conceder   aspiration a(t) = f + (1 - f)(1 - t^e), e = 4, 1, 0.25; t from 0 at the first own
+                                 move to 1 at the last. Accepts an offer worth at least a(t); otherwise proposes, of
+                                 the deals worth at least a(t), the one worth least to itself
+    hardliner                    boulware with f = 0.6
+    tit_for_tat                  gives up as much as it has been given (see `tit_for_tat` below)
+    planner                      models the counterpart and plans ahead: the strong reference (`planner.py`)
+    random                       any legal move
+    first_offer                  accepts the first offer: the passive delegate
+    demand_all                   asks for everything, never accepts
+    leaky                        linear, and states its private numbers
+
+f is a private floor in own utility, drawn per episode from {.2, .3, .4} (option f=…): below it the seat never
+accepts, and when no reply can follow it walks away rather than go under. Nothing but the counterpart's offers and
+the own clock moves a policy: not its words, not its silence, not its invalid answers.
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from envs.agents.deals import SLACK, Deals
+from envs.agents.phrases import phrase
+from envs.events import Action, ActionSpec, Event
+from scenarios.errors import UsageError, nearest
+
+DEALS = {"dnd": "envs.agents.dnd"}  # each has deals(briefing) -> Deals
+FLOORS = (0.2, 0.3, 0.4)
+GOODWILL = 0.1  # what tit_for_tat gives up first, so that two of them meet
+
+
+class Choice(NamedTuple):
+    """A move without words: the deal that is proposed, and the moment that its sentence is for."""
+
+    move: str
+    deal: int | None = None
+    moment: str = ""
+
+
+@dataclass(slots=True)
+class State:
+    """All that a policy knows at its turn."""
+
+    deals: Deals
+    rng: random.Random
+    floor: float
+    turn: Mapping[str, Any] = field(default_factory=dict)  # the payload of the notification
+    standing: int | None = None  # the counterpart's standing offer, as a deal
+    received: list[int] = field(default_factory=list)  # every offer of the counterpart
+    made: list[int] = field(default_factory=list)  # every own offer
+    memory: Any = None  # the policy's own
+
+    @property
+    def time(self) -> float:
+        """0 at the first own move, 1 at the last."""
+        limit = self.turn["limit"]
+        return (self.turn["round"] - 1) / (limit - 1) if limit > 1 else 1.0
+
+    @property
+    def final(self) -> bool:
+        """No move follows this one."""
+        return self.turn["replies_left"] == 0
+
+
+Policy = Callable[[State], Choice]
+
+
+def aim(state: State, aspiration: float) -> Choice:
+    """Accept what is worth the aspiration, otherwise ask for just that; walk away where asking is too late."""
+    deals, standing = state.deals, state.standing
+    if standing is not None and deals.mine[standing] >= aspiration - SLACK:
+        return Choice("accept")
+    if state.final:
+        return Choice("walk_away")
+    ties = deals.least(aspiration)
+    deal = ties[0] if len(ties) == 1 else ties[int(state.rng.random() * len(ties))]
+    if state.made and deals.mine[state.made[-1]] == deals.mine[deal]:
+        deal = state.made[-1]  # equal to me: say the same again
+    return Choice("propose", deal)
+
+
+def curve(exponent: float) -> Policy:
+    """Concession by the clock alone."""
+
+    def policy(state: State) -> Choice:
+        return aim(state, state.floor + (1 - state.floor) * (1 - state.time**exponent))
+
+    return policy
+
+
+def tit_for_tat(state: State) -> Choice:
+    """Its aspiration is 1 less the best that it was ever offered (in own utility) and less a first goodwill.
+
+    Only offers count, each is counted once, and asking for more again takes nothing back; so silence, bluffs and
+    repetition gain nothing.
+    """
+    mine = state.deals.mine
+    given = max((mine[i] for i in state.received), default=0.0)
+    return aim(state, max(state.floor, 1 - GOODWILL - given))
+
+
+def planner(state: State) -> Choice:
+    from envs.agents.planner import plan
+
+    return plan(state)
+
+
+def anything(state: State) -> Choice:
+    moves = ["message", "propose", "walk_away"] if state.standing is None else list(MOMENTS)
+    move = state.rng.choice(moves)
+    return Choice(move, state.rng.randrange(len(state.deals.mine)) if move == "propose" else None)
+
+
+def first_offer(state: State) -> Choice:
+    return Choice("message") if state.standing is None else Choice("accept")
+
+
+def demand_all(state: State) -> Choice:
+    return Choice("propose", state.deals.best, "greedy")
+
+
+POLICIES: dict[str, Policy] = {
+    "boulware": curve(4.0),
+    "linear": curve(1.0),
+    "conceder": curve(0.25),
+    "tit_for_tat": tit_for_tat,
+    "hardliner": curve(4.0),
+    "planner": planner,
+    "random": anything,
+    "first_offer": first_offer,
+    "demand_all": demand_all,
+    "leaky": curve(1.0),
+}
+OWN_FLOOR = {"hardliner": 0.6}
+UNMOVED = ("random", "first_offer", "demand_all")  # have no floor, hence no options
+MOMENTS = {"message": "ask", "propose": "", "accept": "accept", "reject": "reject", "walk_away": "walk_away"}
+
+
+def names() -> tuple[str, ...]:
+    return tuple(POLICIES)
+
+
+def scripted(env: str, name: str, *, seed: int, options: Mapping[str, float | str] | None = None) -> Scripted:
+    """A participant for one episode. Raises `UsageError` for an unknown environment, name or option."""
+    if env not in DEALS:
+        raise UsageError(f"no scripted participants for environment {env!r}; {nearest(env, DEALS)}")
+    if name not in POLICIES:
+        raise UsageError(f"unknown scripted participant {name!r}; {nearest(name, POLICIES)}")
+    return Scripted(env, name, seed, _floor(name, options or {}))
+
+
+def _floor(name: str, options: Mapping[str, float | str]) -> float | None:
+    known = () if name in UNMOVED else ("f",)
+    for key, value in options.items():
+        if key not in known:
+            expected = "it has f, a floor from 0 to 1" if known else "it has none"
+            raise UsageError(f"scripted:{name} has no option {key!r}; {expected}")
+        try:
+            floor = float(value)
+        except (TypeError, ValueError):
+            floor = -1.0
+        if not 0 <= floor <= 1:
+            raise UsageError(f"scripted:{name}: f is {value!r}, expected a number from 0 to 1")
+        return floor
+    return OWN_FLOOR.get(name)
+
+
+class Scripted:
+    """One seat of one episode, played by a policy; the words are drawn apart from the moves."""
+
+    def __init__(self, env: str, name: str, seed: int, floor: float | None = None) -> None:
+        self.env, self.name = env, name
+        self._policy = POLICIES[name]
+        self._rng = random.Random(seed)
+        self._floor = self._rng.choice(FLOORS) if floor is None else floor
+        self._state: State | None = None
+        self._seen = 0
+
+    async def decide(self, context: Sequence[Event], actions: Sequence[ActionSpec]) -> Action:
+        state = self._look(context)
+        choice = self._policy(state)
+        if choice.deal is None:
+            return Action(choice.move, {"say": self._words(state, choice)})
+        fields = {"offer": state.deals.offers[choice.deal], "say": self._words(state, choice)}
+        state.made.append(choice.deal)
+        return Action(choice.move, fields)
+
+    def _look(self, context: Sequence[Event]) -> State:
+        """The state after all that has happened."""
+        state = self._state
+        if state is None:
+            briefing = context[0].payload
+            module: Any = importlib.import_module(DEALS[self.env])
+            state = self._state = State(module.deals(briefing), self._rng, self._floor)
+            self._seat = briefing["seat"]
+        for event in context[self._seen :]:
+            if event.type == "proposal" and event.payload["by"] != self._seat:
+                state.received.append(state.deals.index(event.payload["gives"]))
+        self._seen = len(context)
+        state.turn = turn = context[-1].payload
+        given = turn["standing"]
+        state.standing = None if given is None else state.deals.index(given)
+        return state
+
+    def _words(self, state: State, choice: Choice) -> str:
+        deals, deal = state.deals, choice.deal
+        if self.name == "leaky" and deal is not None:
+            return deals.secrets[int(self._rng.random() * len(deals.secrets))]
+        moment = choice.moment or MOMENTS[choice.move]
+        if moment or deal is None:
+            return phrase(moment, self._rng, "")
+        if not state.made:
+            moment = "open"
+        elif state.turn["moves_left"] == 1:
+            moment = "last"
+        else:
+            moment = "concede" if deals.mine[deal] < deals.mine[state.made[-1]] else "hold"
+        return phrase(moment, self._rng, deals.about[deal])
