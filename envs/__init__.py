@@ -6,6 +6,8 @@ Each environment is a module with
     Environment                 the game (see `envs.core`)
     brief(event, prompt)        what a seat is told at the start, as text; `event` is its briefing
     tell(event, seat, prompt)   one event as that seat reads it ("" when it says nothing to it)
+
+`prompt` is `full`, `compact` or `people` (see `envs.telling`).
 """
 
 from __future__ import annotations

@@ -11,10 +11,12 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
+from envs import telling
 from envs.bargain import Bargain, moves, without_answers
-from envs.core import ActionSpec
+from envs.core import ActionSpec, Event
+from envs.telling import Prompt
 from rewards.dnd import bundle_fault
-from scenarios.dnd import ITEMS, Triple, triple
+from scenarios.dnd import ITEMS, TOTAL, Triple, triple
 
 SEATS = ("a", "b")
 TRAINABLE = SEATS
@@ -75,3 +77,54 @@ def _specs(counts: Triple) -> tuple[tuple[ActionSpec, ...], tuple[ActionSpec, ..
     }
     every = moves(offer)
     return every, without_answers(every)
+
+
+BRIEF = """\
+You negotiate with another party about dividing some items. There are {counts}.
+To you {values}; all of them together are worth 10. The other party's values add up to 10 too, but differ from \
+yours; neither of you knows the other's.
+Your score grows with what you get. Without an agreement both of you get nothing.
+You move in turn, {limit} moves each. When the moves are used up there is no agreement.
+
+Answer with one JSON object, one of:
+{{"move":"message","say":"What do you need most?"}} to talk only
+{{"move":"propose","offer":{offer},"say":"How about this?"}} to offer a division; "offer" says what you take of each \
+item, the other party gets the rest; it replaces your earlier offer
+{{"move":"accept"}} to close on the other party's offer
+{{"move":"reject"}} to turn the other party's offer down; it is then off the table
+{{"move":"walk_away"}} to end without agreement
+The other party reads what you "say"; you may add it to any move."""
+
+
+def brief(event: Event, prompt: Prompt) -> str:
+    """What a seat is told at the start: the rules, its own numbers, how to answer."""
+    counts, values = event.payload["counts"], event.payload["values"]
+    if prompt == "compact":
+        return "Split. count*my value: " + " ".join(f"{item} {counts[item]}*{values[item]}" for item in ITEMS)
+    if prompt == "people":
+        return ", ".join(f"{counts[item]} {item} worth {values[item]}" for item in ITEMS)
+    units = ", ".join(f"{item}: {counts[item]}" for item in ITEMS)
+    worth = ", ".join(f"one {item} is worth {values[item]}" for item in ITEMS)
+    example = ",".join(f'"{item}":{count // 2}' for item, count in counts.items())
+    return BRIEF.format(counts=units, values=worth, limit=event.payload["limit"], offer=f"{{{example}}}")
+
+
+def tell(event: Event, seat: str, prompt: Prompt) -> str:
+    """One event as a seat reads it."""
+    return telling.tell(event, seat, prompt, _LIST[prompt], _WORTH[prompt])
+
+
+def _row(bundle: Mapping[str, int]) -> str:
+    return f"book {bundle['book']} hat {bundle['hat']} ball {bundle['ball']}"
+
+
+def _listed(bundle: Mapping[str, int]) -> str:
+    return f"book {bundle['book']}, hat {bundle['hat']}, ball {bundle['ball']}"
+
+
+_LIST = {"full": _listed, "compact": _row, "people": _row}
+_WORTH = {
+    "full": lambda turn: f"{turn['worth']} of {TOTAL}",
+    "compact": lambda turn: str(turn["worth"]),
+    "people": lambda turn: str(turn["worth"]),
+}

@@ -42,7 +42,7 @@ def _deals(counts: Triple, values: Triple) -> Deals:
 
 
 @lru_cache(maxsize=4096)
-def conceivable(counts: Triple, values: Triple) -> list[Triple]:
+def conceivable(counts: Triple, values: Triple) -> list[tuple[int, ...]]:
     """The values that the counterpart may have: worth 10 in all, every item worth something to somebody."""
     found = []
     for other in product(*(range(TOTAL // count + 1) for count in counts)):
