@@ -62,6 +62,17 @@ def loads(kind: type[T], text: str, source: str) -> T:
     return build(kind, tree, source)
 
 
+def load_json(kind: type[T], path: Path) -> T:
+    """Build `kind` from a JSON file, as strictly; null is None."""
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path}: is not valid JSON: {error}") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    return build(kind, tree, str(path))
+
+
 def packaged_recipes() -> dict[str, Path]:
     """Name → file of every recipe that ships."""
     folder = Path(str(files("socialrl_cli.recipes")))
@@ -166,7 +177,7 @@ def _value(kind: Any, value: Any, source: str, at: str) -> Any:
         parsed = _toml_value(value)
         return parsed.text if isinstance(parsed, Given) else parsed
     if origin in (Union, types.UnionType):
-        if type(None) in members and text == NONE:
+        if type(None) in members and (text == NONE or text is None):
             return None
         return _one_of([m for m in members if m is not type(None)], kind, value, source, at)
     if origin is Literal:

@@ -45,7 +45,7 @@ def build(names: Sequence[str] = COMMANDS) -> typer.Typer:
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
     app.callback(invoke_without_command=True)(root)
     for name in names:

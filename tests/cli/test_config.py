@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scenarios.errors import DataError, UsageError
-from socialrl_cli.config import apply_sets, find_recipe, load, loads
+from socialrl_cli.config import apply_sets, find_recipe, load, load_json, loads
 from socialrl_cli.toml_writer import dump
 
 
@@ -202,3 +202,17 @@ def test_the_written_form_is_plain_toml() -> None:
         'limit = 3\nadapters = []\n\n[weights]\n"a b" = 1.0\n\n[train]\nsteps = 200\nlr = 2e-06\n'
         'aggregation = "token"\nclip = "none"\n\n[train.lora]\nrank = 32\ndropout = 0.0\n'
     )
+
+
+def test_a_json_file_is_read_as_strictly(tmp_path: Path) -> None:
+    path = tmp_path / "train.json"
+    path.write_text('{"steps": 3, "clip": null, "lora": {"rank": 4}}')
+    assert load_json(Train, path) == Train(steps=3, clip=None, lora=Lora(rank=4))
+    for text, message in (
+        ('{"stps": 3}', "unknown key 'stps'; did you mean 'steps'"),
+        ("[]", "expected a table"),
+        ("{", "JSON"),
+    ):
+        path.write_text(text)
+        with pytest.raises((UsageError, DataError), match=message):
+            load_json(Train, path)
