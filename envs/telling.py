@@ -44,7 +44,7 @@ _COMPACT = {
 }
 _PEOPLE = {
     "message": "says",
-    "proposal": "offers {gives}",
+    "proposal": "offers the other side {gives}",
     "accept": "accepts",
     "reject": "rejects the offer",
     "walk_away": "walks away",
