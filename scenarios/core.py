@@ -123,9 +123,9 @@ def faults(row: Any, *, lenient: bool = False, env: str | None = None) -> list[s
 def _head_faults(row: Mapping[str, Any]) -> list[str]:
     found = [f"{key} is missing" for key in HEAD if key not in row]
     for key in HEAD:
-        if key in row and (not isinstance(row[key], str) or not row[key].strip()):
-            found.append(f"{key} is {shown(row[key])}, expected a text")
-    if isinstance(row.get("split"), str) and row["split"].strip() and row["split"] not in SPLITS:
+        if key in row and not (isinstance(row[key], str) and row[key].strip() and row[key].isprintable()):
+            found.append(f"{key} is {shown(row[key])}, expected a text of one line")
+    if isinstance(row.get("split"), str) and row["split"].isprintable() and row["split"] not in SPLITS:
         found.append(f"split is {shown(row['split'])}, expected train, val or test")
     return found
 

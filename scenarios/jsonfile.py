@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 from scenarios.errors import DataError
 
 SHOWN_CHARS = 60  # longest piece of a user's value that an error message repeats
+MOST_DIGITS = 300  # of an integer; floats end at 308
 BOM = b"\xef\xbb\xbf"
 
 
@@ -45,17 +46,17 @@ def is_int(value: Any) -> bool:
 
 def loads(text: str) -> Any:
     """The value of a JSON text. Raises `ValueError` with a reason of one line."""
+    hooks: dict[str, Any] = {"parse_constant": _constant, "parse_int": _int, "parse_float": _float}
     try:
-        value = json.loads(text, parse_constant=_constant, parse_float=_float, object_pairs_hook=_unique)
+        value = json.loads(text, object_pairs_hook=_unique, **hooks)
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("not JSON: nested too deeply") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
-    if "\\u" in text:
-        try:
-            json.dumps(value, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise ValueError("a text holds half of a surrogate pair") from None
+    except UnicodeEncodeError:
+        raise ValueError("a text holds half of a surrogate pair") from None
     return value
 
 
@@ -114,6 +115,12 @@ def documents(path: str | PathLike[str]) -> list[Row]:
 
 def _constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number that can be used")
+
+
+def _int(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"{text[:20]}... is a number of {len(text)} digits")
+    return int(text)
 
 
 def _float(text: str) -> float:

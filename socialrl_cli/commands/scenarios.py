@@ -108,7 +108,8 @@ def generate(
         lines = [line.rstrip("\n") for line in core.dumps(found)]
         emit([scenario.to_json() for scenario in found], as_json=json, show=_printed(lines))
         return
-    _write(out, "".join(core.dumps(found)), force)
+    _refuse_to_replace(out, force)
+    core.write_text(out, "".join(core.dumps(found)))
     if json:
         emit({"env": env, "split": split, "seed": seed, "n": len(found), "out": out}, as_json=True)
     else:
@@ -156,16 +157,24 @@ def import_(
 
     if split is not None and split not in core.SPLITS:
         raise UsageError(f"unknown split {split!r}; {nearest(split, core.SPLITS)}")
+    if "-" in (out, outcomes) or (out is not None and out == outcomes):
+        raise UsageError("--out and --outcomes need the names of two different files")
     found = importers.read(corpus, files, format)
     kept = found if split is None else found.kept(split)
     refused = bool(found.bad) and not skip_bad
     report = {**kept.to_json(), "skipped": len(found.bad) if skip_bad else 0, "out": out, "outcomes_out": outcomes}
     if not refused:
+        texts = {}
         if out is not None:
-            _write(out, "".join(core.dumps(kept.scenarios)), force)
+            texts[out] = "".join(core.dumps(kept.scenarios))
         if outcomes is not None:
-            lines = [json_module.dumps(game.to_json(), ensure_ascii=False) + "\n" for game in kept.played]
-            _write(outcomes, "".join(lines), force)
+            texts[outcomes] = "".join(
+                json_module.dumps(game.to_json(), ensure_ascii=False) + "\n" for game in kept.played
+            )
+        for path in texts:
+            _refuse_to_replace(path, force)
+        for path, text in texts.items():
+            core.write_text(path, text)
     if json:
         emit({**report, "written": not refused and out is not None}, as_json=True)
         if refused:
@@ -220,18 +229,16 @@ def _printed(lines: list[str]) -> Any:
     return show
 
 
-def _write(path: str, text: str, force: bool) -> None:
-    """Writes a file whole; one that exists only with `force`."""
+def _refuse_to_replace(path: str, force: bool) -> None:
+    """Raises `DataError` where a file may not be written; one that exists is replaced only with `force`."""
     import os
 
-    from scenarios import core
     from scenarios.errors import DataError
 
     if os.path.isdir(path):
         raise DataError(f"{path}: is a directory, expected the name of a file")
     if os.path.exists(path) and not force:
         raise DataError(f"{path}: exists; replace it with --force, or name another file")
-    core.write_text(path, text)
 
 
 def _by_env_and_split(found: list[Scenario]) -> dict[str, dict[str, int]]:

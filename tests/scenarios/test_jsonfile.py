@@ -17,7 +17,7 @@ from scenarios.jsonfile import documents, is_int, loads, rows, shown
         ('{"a": NaN}', "NaN is not a number"),
         ('{"a": -Infinity}', "-Infinity is not a number"),
         ('{"a": 1e999}', "1e999 is too large"),
-        ('{"a": ' + "9" * 5000 + "}", "digits"),
+        ('{"a": ' + "9" * 5000 + "}", "a number of 5000 digits"),
         ('{"a": 1, "a": 2}', "key 'a' stands twice"),
         ('{"a": "\\ud800"}', "half of a surrogate pair"),
         ("[" * 200_000, "nested too deeply"),

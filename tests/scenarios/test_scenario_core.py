@@ -82,6 +82,8 @@ def test_a_scenario_can_stand_in_a_set():
         (without("id"), "id is missing"),
         ({**ROW, "id": 5}, "id is 5, expected a text"),
         ({**ROW, "id": " "}, "id is ' ', expected a text"),
+        ({**ROW, "id": "x\x1b[2J"}, "id is 'x\\x1b[2J', expected a text of one line"),
+        ({**ROW, "source": "a\nb"}, "source is 'a\\nb', expected a text of one line"),
         (without("env"), "env is missing"),
         ({**ROW, "env": None}, "env is None, expected a text"),
         ({**ROW, "env": "dmd"}, "env is 'dmd'; did you mean 'dnd'?"),
