@@ -1,0 +1,110 @@
+"""Checkpoints: a folder from which a run goes on as if it had never stopped.
+
+    step-N/
+      actor/         an ordinary model folder (or an adapter folder): weights, tokenizer, chat template, and what else
+                     lay beside the model that it came from
+      critic/        the same for the critic, with value_head.pt
+      optimisers.pt  states of the optimisers, and torch's random state
+      trainer.json   the counters; written last, so a folder without it is torn
+
+Weights are loaded into the modules in place: an engine that shares them sees them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from algos.critic import Critic, ValueHead, load_head, save_head
+from algos.models import Models, load_actor, load_critic
+from scenarios.errors import RunError
+
+COUNTERS, OPTIMISERS = "trainer.json", "optimisers.pt"
+WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx"}
+SMALL_BYTES = 8 << 20  # files beside a model that are larger than this are not settings
+
+
+@dataclass(slots=True)
+class Counters:
+    """Where a run stands."""
+
+    step: int = 0
+    policy_version: int = 0  # how often the actor's weights have been published anew
+    episodes: int = 0
+    tokens: int = 0  # actor tokens trained on
+
+
+def save(
+    folder: Path, models: Models, optimisers: Mapping[str, torch.optim.Optimizer], counters: Counters
+) -> None:
+    """Fill a checkpoint folder."""
+    save_model_folder(folder / "actor", models)
+    if models.critic is not None:
+        (folder / "critic").mkdir()
+        if isinstance(models.critic, Critic):
+            models.critic.backbone.save_pretrained(folder / "critic")
+        save_head(models.critic, folder / "critic")
+    state = {name: optimiser.state_dict() for name, optimiser in optimisers.items()}
+    torch.save({"optimisers": state, "random": torch.get_rng_state()}, folder / OPTIMISERS)
+    (folder / COUNTERS).write_text(json.dumps(asdict(counters)) + "\n", encoding="utf-8")
+
+
+def save_model_folder(folder: Path, models: Models) -> None:
+    """Write the actor as a folder that loads by itself, with the small files that lay beside its source."""
+    folder.mkdir(parents=True, exist_ok=True)
+    models.actor.save_pretrained(folder)
+    models.tokenizer.save_pretrained(folder)
+    source = Path(models.source)
+    for file in sorted(source.iterdir()) if source.is_dir() else ():
+        new = folder / file.name
+        small = file.is_file() and file.stat().st_size <= SMALL_BYTES
+        if small and not new.exists() and file.suffix not in WEIGHTS and not file.name.endswith(".index.json"):
+            shutil.copyfile(file, new)
+
+
+def resume(
+    folder: Path | None, models: Models, optimisers: Mapping[str, torch.optim.Optimizer]
+) -> Counters:
+    """Load a checkpoint into the models and optimisers in place; None starts from zero.
+
+    Raises RunError for a checkpoint that is torn or of other models.
+    """
+    if folder is None:
+        return Counters()
+    try:
+        counters = Counters(**json.loads((folder / COUNTERS).read_text(encoding="utf-8")))
+        saved: dict[str, Any] = torch.load(folder / OPTIMISERS, map_location="cpu", weights_only=True)
+        _load_actor_into(models, folder / "actor")
+        _load_critic_into(models.critic, folder / "critic")
+        for name, optimiser in optimisers.items():
+            optimiser.load_state_dict(saved["optimisers"][name])
+        torch.set_rng_state(saved["random"])
+    except (OSError, KeyError, TypeError, ValueError, RuntimeError, EOFError) as error:
+        raise RunError(
+            f"{folder}: this checkpoint is torn, or of other models ({error}); remove it to go on from the one before"
+        ) from error
+    return counters
+
+
+def _load_actor_into(models: Models, folder: Path) -> None:
+    if models.lora:
+        from peft import set_peft_model_state_dict
+        from safetensors.torch import load_file
+
+        set_peft_model_state_dict(models.actor, load_file(folder / "adapter_model.safetensors"))
+        return
+    loaded, _ = load_actor(folder)
+    models.actor.load_state_dict(loaded.state_dict())
+
+
+def _load_critic_into(critic: Critic | ValueHead | None, folder: Path) -> None:
+    if isinstance(critic, Critic):
+        critic.load_state_dict(load_critic(folder).state_dict())
+    elif critic is not None and not load_head(critic, folder):
+        raise ValueError("no value head in it")

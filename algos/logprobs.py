@@ -1,0 +1,73 @@
+"""Log-probabilities of chosen tokens without ever holding [tokens × vocabulary].
+
+The output layer is applied to response positions only, a chunk at a time; the backward pass computes each chunk's
+logits again. Legend: K actor tokens, H hidden size, V vocabulary. Everything is in nats, in float32, at the
+temperature that sampled the token.
+
+Left out: soft-capped or rescaled logits (a model that has them is refused when it is loaded).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+CHUNK_LOGITS = 1 << 22  # logits in memory at once, 16 MiB of float32
+
+
+def logprobs_and_entropy(
+    hidden: Tensor, head: nn.Linear, targets: Tensor, temperature: Tensor, *, chunk: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """log π(target) and the policy's entropy at each position, both (K,) float32; the entropy has no gradient.
+
+    `hidden` (K, H) are the states that predict `targets` (K,); `temperature` (K,) divides the logits.
+    """
+    rows = chunk or max(16, CHUNK_LOGITS // head.weight.shape[0])
+    return _LogProbs.apply(hidden, head.weight, head.bias, targets, temperature, rows)
+
+
+def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None, temperature: Tensor) -> Tensor:
+    return nn.functional.linear(hidden, weight, bias).float().div_(temperature[:, None])
+
+
+class _LogProbs(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, temperature: Tensor, rows: int
+    ) -> tuple[Tensor, Tensor]:
+        logprobs = torch.empty(len(targets), dtype=torch.float32, device=hidden.device)
+        entropy, log_z = torch.empty_like(logprobs), torch.empty_like(logprobs)
+        for start in range(0, len(targets), rows):
+            part = slice(start, start + rows)
+            z = _logits(hidden[part], weight, bias, temperature[part])  # (rows, V)
+            log_z[part] = torch.logsumexp(z, -1)
+            logprobs[part] = z.gather(1, targets[part, None])[:, 0] - log_z[part]
+            p = (z - log_z[part, None]).exp_()
+            entropy[part] = log_z[part] - torch.linalg.vecdot(p, z)
+        ctx.save_for_backward(hidden, weight, bias, targets, temperature, log_z)
+        ctx.rows = rows
+        ctx.mark_non_differentiable(entropy)
+        return logprobs, entropy
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, weight, bias, targets, temperature, log_z = ctx.saved_tensors
+        scale = grads[0].float() / temperature  # d loss / d (logit before the temperature)
+        d_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
+        d_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
+        d_bias = torch.zeros_like(bias) if bias is not None and ctx.needs_input_grad[2] else None
+        for start in range(0, len(targets), ctx.rows):
+            part = slice(start, start + ctx.rows)
+            z = _logits(hidden[part], weight, bias, temperature[part])
+            d_z = z.sub_(log_z[part, None]).exp_().mul_(-scale[part, None])  # (onehot − p)·scale
+            d_z.scatter_add_(1, targets[part, None], scale[part, None])
+            d_z = d_z.to(weight.dtype)
+            if d_hidden is not None:
+                torch.mm(d_z, weight, out=d_hidden[part])
+            if d_weight is not None:
+                d_weight.addmm_(d_z.t(), hidden[part])
+            if d_bias is not None:
+                d_bias += d_z.sum(0)
+        return d_hidden, d_weight, d_bias, None, None, None

@@ -1,0 +1,267 @@
+"""The models of a training run: actor, tokenizer, critic, reference, loaded from folders or hub names.
+
+The actor is any causal language model of transformers with ordinary attention: its full weights are trained, or LoRA
+adapters on all its linear layers (the output layer excepted). `dtype` is what passes compute in. Full weights are
+always kept in float32 (an update of 1e-6 would be lost in bfloat16) and computed under autocast when asked for less;
+with LoRA the frozen base is held in `dtype`, the adapters in float32. Nothing is dropped out in training: the policy
+that is trained is the one that played.
+
+Left out: quantised bases, models across several devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from algos.critic import Critic, ValueHead, load_head
+from algos.logprobs import logprobs_and_entropy
+from algos.packing import Pack, packs, states
+from algos.rows import ActorTokens, Row, actor_tokens
+from scenarios.errors import DataError, ModelError
+
+VALUE_HEAD = "value_head"
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+ADAPTER_FILE = "adapter_config.json"
+
+
+@dataclass(frozen=True, slots=True)
+class LoraConfig:
+    rank: int = 32
+    alpha: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """`critic` is a folder or hub name, "value_head", or "" for a critic that starts as a copy of the actor."""
+
+    actor: str = ""
+    critic: str = ""
+    lora: LoraConfig | None = None
+    dtype: str = "float32"
+    device: str = "auto"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise ValueError(f"dtype: got {self.dtype!r}, expected one of {', '.join(DTYPES)}")
+
+
+@dataclass(slots=True)
+class Models:
+    """What a loop trains. `reference` is None when it is the actor without its adapter, or is not needed."""
+
+    actor: Any  # a transformers causal LM; LoRA layers, if any, are inside
+    tokenizer: Any
+    critic: Critic | ValueHead | None = None
+    reference: Any = None
+    source: str = ""  # the folder or name the actor came from
+    autocast: torch.dtype | None = None
+
+    @property
+    def device(self) -> torch.device:
+        return self.actor.device
+
+    @property
+    def lora(self) -> bool:
+        return bool(getattr(self.actor, "_hf_peft_config_loaded", False))
+
+    @property
+    def context(self) -> int:
+        """The longest row, in tokens, that the actor was made for."""
+        return int(getattr(self.actor.config, "max_position_embeddings", None) or 1 << 30)
+
+    def computing(self) -> AbstractContextManager[Any]:
+        """Around a forward pass."""
+        return torch.autocast(self.device.type, self.autocast) if self.autocast else nullcontext()
+
+    def trainable(self) -> list[nn.Parameter]:
+        return [p for p in self.actor.parameters() if p.requires_grad]
+
+
+def load(config: ModelConfig, *, critic: bool = False, reference: bool = False) -> Models:
+    """Load what a run needs. Raises ModelError, in one line, for whatever cannot be loaded or trained."""
+    device = _device(config.device)
+    full_precision = config.lora is None and not is_adapter(config.actor)
+    weights = torch.float32 if full_precision else DTYPES[config.dtype]
+    actor, tokenizer = load_actor(config.actor, dtype=weights, device=device)
+    models = Models(actor, tokenizer, source=str(actor_folder(config.actor)))
+    if config.dtype != "float32":
+        models.autocast = DTYPES[config.dtype]
+    if config.lora is not None and not models.lora:
+        add_lora(actor, config.lora, config.seed)
+    _only_adapters_trainable(models)
+    check_exact(models)
+    if reference and not full_precision and not is_adapter(config.actor):
+        pass  # a fresh adapter: the reference is the actor without it
+    elif reference:
+        models.reference = load_actor(config.actor, dtype=DTYPES[config.dtype], device=device)[0].requires_grad_(False)
+    if critic and config.critic == VALUE_HEAD:
+        models.critic = ValueHead(actor.config.hidden_size).to(device)
+    elif critic:
+        models.critic = load_critic(config.critic or config.actor, device=device)
+        theirs, ours = models.critic.backbone.config.vocab_size, actor.config.vocab_size
+        if theirs != ours:
+            raise ModelError(
+                f"{config.critic}: the critic's vocabulary has {theirs} tokens and the actor's {ours}; "
+                "they must share a tokenizer"
+            )
+    return models
+
+
+def actor_folder(path: str | Path) -> str | Path:
+    """The model folder inside a checkpoint, or the path (or hub name) itself."""
+    inner = Path(path) / "actor"
+    return inner if (inner / "config.json").is_file() or (inner / ADAPTER_FILE).is_file() else path
+
+
+def is_adapter(path: str | Path) -> bool:
+    return (Path(actor_folder(path)) / ADAPTER_FILE).is_file()
+
+
+def load_actor(
+    path: str | Path, *, dtype: torch.dtype = torch.float32, device: str | torch.device = "cpu"
+) -> tuple[Any, Any]:
+    """A causal LM and its tokenizer from a model folder, an adapter folder, a checkpoint or a hub name."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = actor_folder(path)
+    with _loading(path):
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+    return model.to(device).eval(), tokenizer
+
+
+def load_critic(path: str | Path, *, device: str | torch.device = "cpu") -> Critic:
+    """A critic from a model folder (the output layer is left out), from a saved critic, or from a hub name."""
+    from transformers import AutoModel
+
+    folder = actor_folder(path)
+    with _loading(path):
+        critic = Critic(AutoModel.from_pretrained(folder, dtype=torch.float32))
+    load_head(critic, Path(folder))
+    return critic.to(device).eval()
+
+
+def add_lora(model: Any, config: LoraConfig, seed: int) -> None:
+    """Put fresh adapters on every linear layer but the output layer; they change nothing until they are trained."""
+    import peft
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model.add_adapter(
+            peft.LoraConfig(
+                r=config.rank, lora_alpha=config.alpha, target_modules="all-linear", task_type="CAUSAL_LM"
+            )
+        )
+
+
+def _only_adapters_trainable(models: Models) -> None:
+    for name, parameter in models.actor.named_parameters():
+        parameter.requires_grad_(not models.lora or "lora_" in name)
+        if models.lora and parameter.requires_grad:
+            parameter.data = parameter.data.float()
+
+
+@contextmanager
+def reference_policy(models: Models) -> Iterator[Any]:
+    """The policy that η keeps the actor near: the model as loaded, or the actor without its fresh adapter."""
+    if models.reference is not None:
+        yield models.reference
+        return
+    models.actor.disable_adapters()
+    try:
+        yield models.actor
+    finally:
+        models.actor.enable_adapters()
+
+
+def policy(models: Models, model: Any, pack: Pack, batch: BatchTensors) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-probabilities and entropies of the pack's actor tokens, (K,) each, and their states (K, H)."""
+    with models.computing():
+        hidden = states(model.get_decoder(), pack)
+    head = model.get_output_embeddings()
+    logprobs, entropy = logprobs_and_entropy(
+        hidden.to(head.weight.dtype), head, batch.ids[pack.tokens], batch.temperatures[pack.tokens]
+    )
+    return logprobs, entropy, hidden
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTensors:
+    """The per-token numbers of a batch that a forward pass needs, on the model's device, (K,) each."""
+
+    ids: Tensor
+    temperatures: Tensor
+    behaviour: Tensor
+
+    @classmethod
+    def of(cls, batch: ActorTokens, device: torch.device) -> BatchTensors:
+        arrays = (batch.ids, batch.temperatures, batch.logprobs)
+        return cls(*(torch.from_numpy(a).to(device) for a in arrays))
+
+
+def check_rows(models: Models, batch: ActorTokens) -> None:
+    """Refuse rows that the model cannot read: too long, or of another tokenizer."""
+    vocabulary = models.actor.config.vocab_size
+    for row in batch.rows:
+        if len(row.token_ids) > models.context:
+            raise ModelError(
+                f"episode {row.episode_id}: a row of {len(row.token_ids)} tokens is longer than the {models.context} "
+                f"of the model {models.source}; shorten the games, or use a model with a longer context"
+            )
+        if row.token_ids.max(initial=0) >= vocabulary:
+            raise DataError(
+                f"episode {row.episode_id}: token {row.token_ids.max()} is not among the {vocabulary} of the model "
+                f"{models.source}; the rows were made with another tokenizer"
+            )
+
+
+def check_exact(models: Models) -> None:
+    """Refuse a model whose log-probabilities, taken our way, are not those of its own forward pass."""
+    vocabulary, name = models.actor.config.vocab_size, models.source
+    rng = np.random.default_rng(0)
+    rows = []
+    for number, length in enumerate((5, 9)):
+        ids = rng.integers(0, vocabulary, length).astype(np.int32)
+        mask, zeros = np.arange(length) >= 2, np.zeros(length, np.float32)
+        rows.append(Row(str(number), "", "", "", 0, ids, 2, mask, zeros, 1.0, 0.0))
+    batch = actor_tokens(rows)
+    with torch.no_grad():
+        try:
+            (pack,) = packs(batch, range(2), 1 << 20, models.device)
+            ours = policy(models, models.actor, pack, BatchTensors.of(batch, models.device))[0]
+        except (AttributeError, TypeError, ValueError, RuntimeError) as error:
+            raise ModelError(f"{name}: this architecture cannot be trained here ({error})") from error
+        theirs = []
+        for row in rows:
+            ids_ = torch.from_numpy(row.token_ids.astype(np.int64)).to(models.device)
+            with models.computing():
+                logits = models.actor(input_ids=ids_[None], use_cache=False).logits[0].float()
+            theirs.append(logits.log_softmax(-1)[1:-1].gather(1, ids_[2:, None])[:, 0])
+    gap = float((ours - torch.cat(theirs)).abs().max())
+    if not gap < (1e-3 if models.autocast is None else 0.2):
+        raise ModelError(
+            f"{name}: log-probabilities of packed rows differ from the model's own by {gap:.2g}; an architecture "
+            "with rescaled logits or layers that are not attention cannot be trained here"
+        )
+
+
+def _device(name: str) -> str:
+    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+
+
+@contextmanager
+def _loading(path: str | Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelError(f"{path}: the model cannot be loaded: {first}") from error

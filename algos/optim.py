@@ -1,0 +1,72 @@
+"""AdamW, learning-rate schedules and the guarded step that every algorithm takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from scenarios.errors import ModelError, RunError
+
+SCHEDULES = ("constant", "linear")
+
+
+def schedule(step: int, total: int, *, kind: str = "constant", warmup: int = 0) -> float:
+    """The factor on the learning rate in step 1…total: rises linearly over `warmup` steps, then `constant` stays
+    at 1 and `linear` falls to 0 just after the last step."""
+    if step <= warmup:
+        return step / (warmup + 1)
+    if kind == "constant":
+        return 1.0
+    if kind == "linear":
+        return max(0.0, (total - step + 1) / max(total - warmup, 1))
+    raise ValueError(f"schedule: got {kind!r}, expected one of {SCHEDULES}")
+
+
+def adamw(
+    parameters: Iterable[nn.Parameter], lr: float, *, weight_decay: float = 0.0, beta2: float = 0.999
+) -> torch.optim.AdamW:
+    """Fused AdamW over what is trainable."""
+    trainable = [p for p in parameters if p.requires_grad]
+    return torch.optim.AdamW(trainable, lr=lr, betas=(0.9, beta2), weight_decay=weight_decay, fused=True)
+
+
+def set_lr(optimiser: torch.optim.Optimizer, lr: float) -> None:
+    for group in optimiser.param_groups:
+        group["lr"] = lr
+
+
+def take_step(optimiser: torch.optim.Optimizer, max_norm: float, *, what: str, step: int) -> float:
+    """Clip the accumulated gradient to `max_norm`, step, clear; returns the norm before clipping.
+
+    Raises ModelError, before any weight has moved, when the gradient is not finite.
+    """
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    norm = float(nn.utils.clip_grad_norm_(parameters, max_norm))
+    if not math.isfinite(norm):
+        raise ModelError(
+            f"step {step}: the gradient of the {what} is {norm}; no weight was changed. Lower its learning rate or "
+            "look at the rows of this step, then continue from the last checkpoint"
+        )
+    optimiser.step()
+    optimiser.zero_grad(set_to_none=True)
+    return norm
+
+
+@contextmanager
+def within_memory(micro_tokens: int) -> Iterator[None]:
+    """Translate torch's out-of-memory into one line that names the setting to lower."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not isinstance(error, torch.OutOfMemoryError):
+            text = str(error).lower()
+            if "not enough memory" not in text and "out of memory" not in text and "can't allocate" not in text:
+                raise
+        raise RunError(
+            f"out of memory in a micro-batch of up to {micro_tokens} tokens: lower micro_tokens (the result stays "
+            "the same), then continue with --resume"
+        ) from error
