@@ -69,6 +69,7 @@ def test_generate_does_not_replace_a_file_unasked(capsys, tmp_path):
     assert err == f"socialrl: error: {path}: exists; replace it with --force, or name another file\n"
     assert result(capsys, "generate", "-n", 1, "--out", path, "--force", "--json")[0] == 0
     assert len(core.read(path)[0]) == 1
+    assert result(capsys, "generate", "--out", "")[2] == "socialrl: error: the name of the file to write is empty\n"
     code, _, err = result(capsys, "generate", "-n", 1, "--out", tmp_path, "--force")
     assert (code, err) == (1, f"socialrl: error: {tmp_path}: is a directory, expected the name of a file\n")
 
