@@ -40,9 +40,7 @@ class Counters:
     tokens: int = 0  # actor tokens trained on
 
 
-def save(
-    folder: Path, models: Models, optimisers: Mapping[str, torch.optim.Optimizer], counters: Counters
-) -> None:
+def save(folder: Path, models: Models, optimisers: Mapping[str, torch.optim.Optimizer], counters: Counters) -> None:
     """Fill a checkpoint folder."""
     save_model_folder(folder / "actor", models)
     if models.critic is not None:
@@ -68,9 +66,7 @@ def save_model_folder(folder: Path, models: Models) -> None:
             shutil.copyfile(file, new)
 
 
-def resume(
-    folder: Path | None, models: Models, optimisers: Mapping[str, torch.optim.Optimizer]
-) -> Counters:
+def resume(folder: Path | None, models: Models, optimisers: Mapping[str, torch.optim.Optimizer]) -> Counters:
     """Load a checkpoint into the models and optimisers in place; None starts from zero.
 
     Raises RunError for a checkpoint that is torn or of other models.

@@ -157,9 +157,7 @@ def add_lora(model: Any, config: LoraConfig, seed: int) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model.add_adapter(
-            peft.LoraConfig(
-                r=config.rank, lora_alpha=config.alpha, target_modules="all-linear", task_type="CAUSAL_LM"
-            )
+            peft.LoraConfig(r=config.rank, lora_alpha=config.alpha, target_modules="all-linear", task_type="CAUSAL_LM")
         )
 
 

@@ -1,0 +1,317 @@
+"""Proximal policy optimisation with a critic of its own, over the policy's own tokens of a conversation.
+
+    maximise  E[ min(ρ_k Â_k, clip(ρ_k, 1−ε, 1+ε) Â_k) − η (e^{u_k} − u_k − 1) ]      ρ_k = π_θ/π_old, u_k = log π_ref/π_θ
+    minimise  ½ E[ max((V_k − Ĝ_k)², (V̄_k + clip(V_k − V̄_k, ±ε_V) − Ĝ_k)²) ]
+
+k runs over the actor tokens of an episode, across its segments; Â and Ĝ come from `gae`, Â is normalised over the
+rollout batch. The first `critic_warmup` steps train the critic alone, on λ = 1 targets, without clipping. π_old is
+the behaviour policy as recorded, or, with `recompute_old`, the actor before the update, where a truncated importance
+weight can make up for the difference. Source: SocialRL §5 (its values are the defaults), PaCPO §4 for λ and η.
+
+Left out: reward shaping, several updates in flight.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from algos import checkpoints, losses, meter
+from algos.checkpoints import Counters
+from algos.critic import Critic, ValueHead
+from algos.gae import advantages_and_returns, rewards_to_go
+from algos.loop import Batch, Play, Publish, RunLog, Validate
+from algos.models import BatchTensors, Models, check_rows, policy, reference_policy
+from algos.optim import SCHEDULES, adamw, schedule, set_lr, take_step, within_memory
+from algos.packing import packs
+from algos.rows import ActorTokens, actor_tokens
+from scenarios.errors import ModelError
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    batch: int = 144  # episodes a step (what `play` is asked to bring)
+    mini_batch: int = 36  # episodes
+    epochs: int = 1
+    steps: int = 200
+    critic_warmup: int = 30  # the first steps, which train the critic alone
+    warmup_epochs: int = 1  # passes over each of their batches
+    actor_lr: float = 2e-6
+    critic_lr: float = 1e-5
+    value_head_lr: float = 1e-3
+    schedule: str = "constant"  # or "linear", to 0 after the last step
+    lr_warmup: int = 0  # steps
+    weight_decay: float = 0.0
+    max_grad_norm: float = 5.0
+    gamma: float = 1.0
+    lam: float = 0.95
+    clip: float = 0.2
+    value_clip: float = 0.2
+    eta: float = 0.0
+    aggregation: str = "token"  # or "dialogue"
+    recompute_old: bool = False
+    importance_weight: bool = False  # needs recompute_old
+    importance_cap: float = 2.0
+    micro_tokens: int = 4096  # tokens in one forward pass: memory and speed, never the result
+    save_every: int = 20  # steps; validation comes with it
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.aggregation not in losses.AGGREGATIONS:
+            raise ValueError(f"aggregation: got {self.aggregation!r}, expected one of {losses.AGGREGATIONS}")
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"schedule: got {self.schedule!r}, expected one of {SCHEDULES}")
+        if self.importance_weight and not self.recompute_old:
+            raise ValueError("importance_weight: it compares the recomputed old policy; set recompute_old too")
+        for name in ("batch", "mini_batch", "epochs", "warmup_epochs", "micro_tokens", "save_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: got {getattr(self, name)}, expected at least 1")
+
+
+@dataclass(slots=True)
+class Scored:
+    """What is known of each actor token before the update, (K,) each."""
+
+    old: Tensor  # log π_old
+    values: Tensor  # V̄
+    advantage: Tensor
+    return_: Tensor
+    reference: Tensor | None
+    importance: Tensor | None
+    features: Tensor | None  # (K, H), where a value head reads the actor's states
+
+
+def score(
+    config: Config, models: Models, batch: ActorTokens, tensors: BatchTensors, *, warming: bool
+) -> tuple[Scored, dict[str, float]]:
+    """V̄, log π_old and log π_ref before the update, then advantages and targets."""
+    size, device = len(batch.ids), models.device
+    head = isinstance(models.critic, ValueHead)
+    values, old = torch.zeros(size, device=device), tensors.behaviour
+    reference = torch.zeros(size, device=device) if config.eta and not warming else None
+    recompute = config.recompute_old and not warming
+    features: Tensor | None = None
+    old = old.clone() if recompute else old
+    with torch.no_grad():
+        for pack in packs(batch, range(len(batch.rows)), config.micro_tokens, device):
+            if recompute or head:
+                logprobs, _, hidden = policy(models, models.actor, pack, tensors)
+                if recompute:
+                    old[pack.tokens] = logprobs
+                if head:
+                    features = torch.zeros(size, hidden.shape[1], device=device) if features is None else features
+                    features[pack.tokens] = hidden.float()
+            if isinstance(models.critic, Critic):
+                with models.computing():
+                    values[pack.tokens] = models.critic(pack)
+            if reference is not None:
+                with reference_policy(models) as model:
+                    reference[pack.tokens] = policy(models, model, pack, tensors)[0]
+        if isinstance(models.critic, ValueHead) and features is not None:
+            values = models.critic(features)
+    known = values.double().cpu().numpy()
+    lam = 1.0 if warming else config.lam
+    raw, return_ = advantages_and_returns(batch.rewards, known, batch.starts, gamma=config.gamma, lam=lam)
+    to_go = rewards_to_go(batch.rewards, batch.starts)
+    metrics = {
+        "explained_variance": losses.explained_variance(known, to_go),
+        "value_mean": float(known.mean()),
+        "return_mean": float(return_.mean()),
+        "advantage_sd": float(raw.std()),
+    }
+    importance = losses.importance_weights(old, tensors.behaviour, config.importance_cap)
+    if config.importance_weight:
+        metrics["importance_mean"] = float(importance.mean())
+    advantage, target = (torch.from_numpy(x).to(device, torch.float32) for x in (losses.normalised(raw), return_))
+    weight = importance if config.importance_weight else None
+    return Scored(old, values, advantage, target, reference, weight, features), metrics
+
+
+def mini_batches(config: Config, episodes: int, step: int, epoch: int) -> Iterator[np.ndarray]:
+    """Episodes in random order, in parts of about `mini_batch` that differ by one at most."""
+    order = np.random.default_rng([config.seed, step, epoch]).permutation(episodes)
+    yield from np.array_split(order, max(1, -(-episodes // config.mini_batch)))
+
+
+def accumulate_actor(
+    config: Config, models: Models, batch: ActorTokens, tensors: BatchTensors, scored: Scored, rows: Sequence[int]
+) -> dict[str, Tensor]:
+    """Add the gradient of one mini-batch's loss to the actor; returns its metrics as sums over tokens."""
+    weights = _weights(config, batch, rows, models.device)
+    sums: dict[str, Tensor] = {}
+    for pack in packs(batch, rows, config.micro_tokens, models.device):
+        at = pack.tokens
+        logprobs, entropy, _ = policy(models, models.actor, pack, tensors)
+        loss = losses.clipped_policy(logprobs, scored.old[at], scored.advantage[at], config.clip)
+        if scored.importance is not None:
+            loss = loss * scored.importance[at]
+        parts = {"policy_loss": loss.detach()}
+        if scored.reference is not None:
+            penalty = losses.reference_penalty(logprobs, scored.reference[at])
+            parts["reference_penalty"] = penalty.detach()
+            loss = loss + config.eta * penalty
+        (weights[at] * loss).sum().backward()
+        with torch.no_grad():
+            parts["approx_kl"] = losses.approx_kl(logprobs, scored.old[at])
+            parts["clip_frac"] = losses.clipped(logprobs, scored.old[at], config.clip).float()
+            parts["entropy"] = entropy
+            for name, part in parts.items():
+                sums[name] = sums.get(name, torch.zeros((), device=part.device)) + part.sum()
+    return sums
+
+
+def accumulate_critic(
+    config: Config, models: Models, batch: ActorTokens, scored: Scored, rows: Sequence[int], *, warming: bool
+) -> Tensor:
+    """Add the gradient of one mini-batch's value loss to the critic; returns the loss."""
+    weights = _weights(config, batch, rows, models.device)
+    total = torch.zeros((), device=models.device)
+    for at, values in _predictions(config, models, batch, scored, rows):
+        if warming:
+            loss = losses.squared_error(values, scored.return_[at])
+        else:
+            loss = losses.clipped_value(values, scored.values[at], scored.return_[at], config.value_clip)
+        loss = (weights[at] * loss).sum()
+        loss.backward()
+        total += loss.detach()
+    return total
+
+
+def _predictions(
+    config: Config, models: Models, batch: ActorTokens, scored: Scored, rows: Sequence[int]
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """(tokens, V) with gradient: from the value head's features at once, or from the critic pack by pack."""
+    if isinstance(models.critic, ValueHead):
+        assert scored.features is not None
+        at = torch.from_numpy(batch.tokens_of(rows)).to(models.device)
+        yield at, models.critic(scored.features[at])
+        return
+    assert models.critic is not None
+    for pack in packs(batch, rows, config.micro_tokens, models.device):
+        with models.computing():
+            values = models.critic(pack)
+        yield pack.tokens, values
+
+
+def _weights(config: Config, batch: ActorTokens, rows: Sequence[int], device: torch.device) -> Tensor:
+    """Each token's share in the mini-batch's loss, (K,); tokens outside of it have none."""
+    tokens = batch.tokens_of(rows)
+    weights = np.zeros(len(batch.ids), np.float32)
+    weights[tokens] = losses.token_weights(batch.episodes[tokens], config.aggregation)
+    return torch.from_numpy(weights).to(device)
+
+
+def update(
+    config: Config, models: Models, optimisers: dict[str, torch.optim.Optimizer], batch: ActorTokens, step: int
+) -> dict[str, Any]:
+    """One step's learning from one batch."""
+    warming = step <= config.critic_warmup
+    factor = schedule(step, config.steps, kind=config.schedule, warmup=config.lr_warmup)
+    set_lr(optimisers["actor"], config.actor_lr * factor)
+    set_lr(optimisers["critic"], _critic_lr(config, models) * (1.0 if warming else factor))
+    tensors = BatchTensors.of(batch, models.device)
+    scored, metrics = score(config, models, batch, tensors, warming=warming)
+    sums: dict[str, Tensor] = {}
+    norms: dict[str, list[float]] = {"actor": [], "critic": []}
+    value_losses = []
+    epochs = config.warmup_epochs if warming else config.epochs
+    for epoch in range(epochs):
+        for episodes in mini_batches(config, len(batch.starts) - 1, step, epoch):
+            rows = batch.rows_of(episodes)
+            if not warming:
+                part = accumulate_actor(config, models, batch, tensors, scored, rows)
+                if "mismatch" not in metrics:  # before the first update: how far the recorder and the trainer agree
+                    metrics["mismatch"] = float(part["approx_kl"]) / len(batch.tokens_of(rows))
+                norms["actor"].append(take_step(optimisers["actor"], config.max_grad_norm, what="actor", step=step))
+                sums = {name: sums.get(name, 0.0) + value for name, value in part.items()}
+            loss = accumulate_critic(config, models, batch, scored, rows, warming=warming)
+            value_losses.append(float(loss))
+            norms["critic"].append(take_step(optimisers["critic"], config.max_grad_norm, what="critic", step=step))
+    metrics |= meter.mean_of(sums, epochs * len(batch.ids))
+    metrics["value_loss"] = float(np.mean(value_losses))
+    metrics |= {f"grad_norm/{name}": float(np.mean(norm)) for name, norm in norms.items() if norm}
+    if not all(np.isfinite(metrics[name]) for name in ("value_loss", "policy_loss") if name in metrics):
+        raise ModelError(f"step {step}: the loss is not a number; continue from the last checkpoint with lower rates")
+    return metrics | {"actor_lr": 0.0 if warming else config.actor_lr * factor}
+
+
+def _critic_lr(config: Config, models: Models) -> float:
+    return config.value_head_lr if isinstance(models.critic, ValueHead) else config.critic_lr
+
+
+def make_optimisers(config: Config, models: Models) -> dict[str, torch.optim.Optimizer]:
+    if models.critic is None:
+        raise ModelError(f"{models.source}: ppo needs a critic; load the models with one")
+    return {
+        "actor": adamw(models.trainable(), config.actor_lr, weight_decay=config.weight_decay),
+        "critic": adamw(models.critic.parameters(), _critic_lr(config, models), weight_decay=config.weight_decay),
+    }
+
+
+def train(
+    config: Config,
+    models: Models,
+    *,
+    play: Play,
+    publish: Publish,
+    run: RunLog,
+    validate: Validate | None = None,
+) -> Counters:
+    """Train until `config.steps` are done or the run is asked to stop; goes on from the run's latest checkpoint."""
+    optimisers = make_optimisers(config, models)
+    loaded_mb = meter.memory_mb("VmRSS")
+    counters = checkpoints.resume(run.latest(), models, optimisers)
+    saved = counters.step
+    publish(counters.policy_version, models.actor)
+
+    def save() -> None:
+        run.save(counters.step, lambda folder: checkpoints.save(folder, models, optimisers, counters))
+
+    while counters.step < config.steps and not run.should_stop():
+        step = counters.step + 1
+        started = time.perf_counter()
+        brought: Batch = play(step)
+        played = time.perf_counter()
+
+        batch = actor_tokens(brought.rows)
+        check_rows(models, batch)
+        metrics = dict(brought.metrics) | meter.reward_metrics(brought.rows)
+        metrics |= meter.staleness_metrics(batch, counters.policy_version)
+        if len(batch.ids):
+            with within_memory(config.micro_tokens):
+                metrics |= update(config, models, optimisers, batch, step)
+            if step > config.critic_warmup:
+                counters.policy_version += 1
+                publish(counters.policy_version, models.actor)
+        ended = time.perf_counter()
+
+        counters.step = step
+        counters.episodes += len(batch.starts) - 1
+        counters.tokens += len(batch.ids)
+        metrics |= {
+            "policy_version": counters.policy_version,
+            "actor_tokens": len(batch.ids),
+            "play_s": played - started,
+            "update_s": ended - played,
+            "rollout_tokens_per_s": len(batch.ids) / (played - started),
+            "update_tokens_per_s": len(batch.ids) / (ended - played),
+            "peak_memory_mb": meter.memory_mb() - loaded_mb,
+        }
+        due = step % config.save_every == 0 or step == config.steps
+        if due and validate is not None:
+            metrics["validation"] = validate(step)
+        run.log(step, metrics)
+        if due:
+            save()
+            saved = step
+            if validate is not None:
+                run.mark_best(step, metrics["validation"])
+    if counters.step > saved:
+        save()
+    return counters
