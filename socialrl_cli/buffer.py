@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +26,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from scenarios.errors import DataError, RunError
-from socialrl_cli.calls import Call
+from socialrl_cli.episode_rows import TOKEN_COLUMNS, EpisodeRecord, rows
 from socialrl_cli.output import warn
-from socialrl_cli.sessions import Segment, segments
 
 if TYPE_CHECKING:
     from algos.rows import Row
+
+__all__ = ["SCHEMA", "BufferWriter", "EpisodeRecord", "message_rows", "read", "rows", "to_rows"]
 
 SCHEMA_VERSION = 1
 SPAN = pa.struct(
@@ -86,128 +86,18 @@ SCHEMA = pa.schema(
     ],
     metadata={"socialrl_schema_version": str(SCHEMA_VERSION)},
 )
-TOKEN_COLUMNS = ("token_ids", "loss_mask", "behaviour_logprobs")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeRecord:
-    """What one seat of one episode was and earned; `calls` of a model, or `messages` of a scripted seat."""
-
-    run: str
-    episode_id: str
-    env: str
-    scenario_id: str
-    split: str
-    seat: str
-    agent: str
-    opponent: str
-    reward: float | None
-    utility: float | None
-    status: str
-    session_key: str = ""
-    world: int | None = None
-    pair_id: str | None = None
-    group_id: str | None = None
-    sample: int = 0
-    calls: Sequence[Call] | None = None
-    messages: Sequence[Mapping[str, Any]] | None = None
-    tools: Sequence[Mapping[str, Any]] | None = None
-    turn_probes: Sequence[Mapping[str, Any]] = ()  # each {"turn", "name", "value"}
-    reward_parts: Mapping[str, float] = field(default_factory=dict)
-    outcome: Mapping[str, Any] = field(default_factory=dict)
-    policy_version: int = 0  # where no call says it
-    error: str | None = None
-    started_at: float = 0.0
-    finished_at: float = 0.0
-    kind: str = "play"
-
-
-def rows(record: EpisodeRecord) -> list[dict[str, Any]]:
-    """The record as rows of SCHEMA: its segments, then its probes' calls; one row without tokens if it has none."""
-    calls = record.calls or ()
-    play, probes = segments(calls)[0], segments(calls, "probe")[0]
-    common = _common(record, calls)
-    if record.kind == "probe":
-        play, probes = [], [*play, *probes]
-    out = [_token_row(common, record, segment, i, len(play)) for i, segment in enumerate(play)]
-    if not out and record.kind == "play":
-        out = _message_rows(common, record, calls)
-    return out + [
-        {**_token_row(common, record, segment, i, len(probes)), "kind": "probe", "turn_probes": None}
-        for i, segment in enumerate(probes)
-    ]
-
-
-def _common(record: EpisodeRecord, calls: Sequence[Call]) -> dict[str, Any]:
-    outcome = record.outcome
-    return {
-        "schema_version": SCHEMA_VERSION,
-        **{name: getattr(record, name) for name in ("run", "episode_id", "kind", "env", "scenario_id", "world")},
-        **{name: getattr(record, name) for name in ("pair_id", "group_id", "sample", "split", "seat", "agent")},
-        **{name: getattr(record, name) for name in ("opponent", "reward", "utility", "status", "error")},
-        **{name: getattr(record, name) for name in ("started_at", "finished_at", "policy_version")},
-        "session_key": record.session_key or (calls[0].session if calls else ""),
-        "turn_probes": [{**probe, "value": _json(probe.get("value"))} for probe in record.turn_probes],
-        "reward_parts": sorted(record.reward_parts.items()),
-        "outcome": {
-            "status": outcome.get("status"),
-            "by": outcome.get("by"),
-            "agreement": _json(outcome.get("agreement")),
-        },
-    }
-
-
-def _token_row(common: dict, record: EpisodeRecord, segment: Segment, number: int, count: int) -> dict[str, Any]:
-    return {
-        **common,
-        "policy_version": min((span.policy_version for span in segment.spans), default=record.policy_version),
-        "segment": number,
-        "n_segments": count,
-        "token_ids": segment.token_ids,
-        "prompt_len": segment.prompt_len,
-        "loss_mask": segment.loss_mask,
-        "behaviour_logprobs": segment.logprobs,
-        "call_spans": [
-            {name: getattr(span, name) for name in ("start", "end", "turn", "policy_version", "temperature", "grammar")}
-            for span in segment.spans
-        ],
-        "messages": _json(segment.last.conversation()),
-        "tools": _json(segment.last.tools),
-    }
-
-
-def _message_rows(common: dict, record: EpisodeRecord, calls: Sequence[Call]) -> list[dict[str, Any]]:
-    """Rows without tokens: the given messages, or each conversation among the calls, or one that is only a status."""
-    talks: list[tuple[Any, Any]] = []
-    if record.messages is not None:
-        talks = [(record.messages, record.tools)]
-    answered = sorted((c for c in calls if c.kind == "play" and c.error is None), key=lambda call: call.index)
-    for call, following in zip(answered, [*answered[1:], None], strict=True):
-        if following is None or list(following.messages[: len(call.messages)]) != list(call.messages):
-            talks.append((call.conversation(), call.tools))
-    versions = [call.policy_version for call in answered]
-    common = {**common, "policy_version": min(versions, default=record.policy_version)}
-    empty = dict.fromkeys((*TOKEN_COLUMNS, "prompt_len", "call_spans"))
-    return [
-        {**common, **empty, "segment": i, "n_segments": len(talks), "messages": _json(talk), "tools": _json(tools)}
-        for i, (talk, tools) in enumerate(talks or [(None, record.tools)])
-    ]
-
-
-def _json(value: Any) -> str | None:
-    return None if value is None else orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
 def to_table(some: Sequence[Mapping[str, Any]]) -> pa.Table:
     columns = []
     for column in SCHEMA:
-        values = [row[column.name] for row in some]
+        values = [SCHEMA_VERSION if column.name == "schema_version" else row[column.name] for row in some]
         arrays = column.name in TOKEN_COLUMNS
         columns.append(_lists(values, column.type) if arrays else pa.array(values, column.type))
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
-def _lists(values: Sequence[np.ndarray | None], kind: pa.ListType) -> pa.ListArray:
+def _lists(values: Sequence[Any], kind: pa.ListType) -> pa.ListArray:
     """A list column of numpy arrays, without a Python object for each entry."""
     flat = [pa.array(value, kind.value_type) for value in values if value is not None]
     starts = np.cumsum([0] + [0 if value is None else len(value) for value in values])
@@ -371,8 +261,8 @@ def to_rows(table: pa.Table) -> list[Row]:
     wanted = (pc.field("kind") == "play") & pc.field("token_ids").is_valid() & pc.field("reward").is_valid()
     table = table.filter(wanted).combine_chunks()
     out = []
-    names = ("episode_id", "env", "opponent", "seat", "segment", "prompt_len", "reward", "policy_version", "group_id")
-    plain = table.select([*names, "status", "call_spans"]).to_pylist()
+    names = ("episode_id", "env", "opponent", "seat", "agent", "segment", "prompt_len", "reward", "policy_version")
+    plain = table.select([*names, "group_id", "status", "call_spans"]).to_pylist()
     for number, row in enumerate(plain):
         ids, mask, logprobs = (
             table.column(name)[number].values.to_numpy(zero_copy_only=False) for name in TOKEN_COLUMNS

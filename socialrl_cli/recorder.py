@@ -24,14 +24,14 @@ import numpy as np
 
 from scenarios.errors import EngineError, RunError, SocialRLError
 from socialrl_cli import requests
-from socialrl_cli.calls import Call, CallWriter
+from socialrl_cli.callfiles import CallWriter
+from socialrl_cli.calls import Call
 from socialrl_cli.engines.base import Engine
 from socialrl_cli.rendering import Renderer
 from socialrl_cli.requests import Refused
 from socialrl_cli.sessions import CONTINUED, DRIFTED, RESTARTED, relation
 
 MODES = ("rl", "distill")
-TIMEOUT_S = 600.0
 KEPT_ANSWERS = 8  # a session's latest answers, for retries of their requests
 KEPT_SESSIONS = 4096  # without `keep`: how many sessions stay in memory
 NOT_PARAMS = frozenset(
@@ -79,14 +79,13 @@ class Recorder:
         mode: str = "rl",
         renderer: Renderer | None = None,
         keep: bool = True,
-        timeout_s: float = TIMEOUT_S,
     ) -> None:
         if mode not in MODES:
             raise ValueError(f"mode, got {mode!r}, expected one of {MODES}")
         can = engine.capabilities
         if renderer is None and can.token_input:
             renderer = Renderer(engine.tokenizer)
-        self.engine, self.mode, self.keep, self.timeout_s = engine, mode, keep, timeout_s
+        self.engine, self.mode, self.keep = engine, mode, keep
         self.renderer = renderer if can.token_input else None
         self.writer = CallWriter(calls_dir)
         self.counters = RecorderCounters()
@@ -188,8 +187,7 @@ class Recorder:
         try:
             if self.renderer is not None and "prompt_token_ids" not in request:
                 text, asked["prompt_token_ids"] = self._render(session, messages, request.get("tools"))
-            async with asyncio.timeout(self.timeout_s):
-                response = await self.engine.chat(asked)
+            response = await self.engine.chat(asked)
             call = self._take(common, asked, response)
         except BaseException as error:
             error = self._translated(error)
@@ -254,8 +252,6 @@ class Recorder:
             self.counters.max_drift = max(self.counters.max_drift, lost)
 
     def _translated(self, error: BaseException) -> BaseException:
-        if isinstance(error, TimeoutError):
-            return EngineError(f"{self.engine.model}: no answer within {self.timeout_s:g} s")
         if isinstance(error, SocialRLError) or not isinstance(error, Exception):
             return error
         failed = EngineError(f"{self.engine.model}: the call failed: {error!r}")

@@ -36,6 +36,7 @@ ALSO_NEUTRAL: Mapping[str, tuple[Any, ...]] = {  # other spellings of "off"
     "prompt_logprobs": (0,),
 }
 EMPTY = ("logit_bias", "bad_words", "allowed_token_ids", "logits_processors", "suppress_tokens")
+BENDING = frozenset((*NEUTRAL, *ALSO_NEUTRAL, *EMPTY))
 RENDERING = ("chat_template", "chat_template_kwargs", "continue_final_message", "documents", "mm_processor_kwargs")
 GRAMMARS = ("response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar")
 NOT_SENT = ("stream", "stream_options")
@@ -70,8 +71,11 @@ def check(request: Mapping[str, Any], mode: str, *, rendered_here: bool) -> None
                 raise Refused(name, "this engine's prompts are rendered by the recorder with the model's own template")
         if request.get("add_generation_prompt") is False:
             raise Refused("add_generation_prompt", "the recorder renders every prompt up to the assistant's reply")
-    if mode != "rl":
-        return
+    if mode == "rl" and not BENDING.isdisjoint(request):
+        _check_sampling(request)
+
+
+def _check_sampling(request: Mapping[str, Any]) -> None:
     for name, neutral in NEUTRAL.items():
         if name in request and request[name] is not None and request[name] not in ALSO_NEUTRAL.get(name, (neutral,)):
             raise Refused(name, _bent(request[name], neutral))
@@ -104,11 +108,11 @@ def forwarded(request: Mapping[str, Any], mode: str, *, ids: bool) -> dict[str, 
     return asked
 
 
-def answered(request: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any]:
+def answered(request: Mapping[str, Any], response: dict[str, Any]) -> dict[str, Any]:
     """The response without what the client did not ask for. Shares the parts that stay."""
     ids, logprobs = bool(request.get("return_token_ids")), bool(request.get("logprobs"))
     if ids and logprobs:
-        return dict(response)
+        return response
     answer = {
         name: value for name, value in response.items() if ids or name not in ("prompt_token_ids", "policy_version")
     }
@@ -161,7 +165,7 @@ def check_tokens(response: Mapping[str, Any], columns: tuple, mode: str, model: 
 def grammar_id(request: Mapping[str, Any]) -> str | None:
     """A name for what constrains the sampling: the same constraint, the same name."""
     parts = {name: request[name] for name in GRAMMARS if request.get(name)}
-    if parts.get("response_format", {}).get("type") == "text":
+    if parts.get("response_format") == {"type": "text"}:
         del parts["response_format"]
     choice = request.get("tool_choice")
     if isinstance(choice, Mapping) or choice == "required":

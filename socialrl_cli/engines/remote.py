@@ -1,0 +1,178 @@
+"""An engine elsewhere: any server that speaks OpenAI's chat completions, over HTTP.
+
+With `tokens` the server is taken for one that returns token ids and log-probabilities (vLLM); then requests ask for
+them. Each call has one deadline for all its tries; connections that break and answers of 429, 502, 503 and 504 are
+tried again a few times, anything else is the server's answer. Failures are EngineError; `ServerRefused` keeps the
+status, so that a proxy can pass it on. Left out: scoring and publishing; streaming.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import orjson
+
+from scenarios.errors import EngineError, ModelError, UsageError
+from socialrl_cli.engines.base import Capabilities, Scored
+
+TIMEOUT_S = 600.0
+CONNECT_S = 10.0
+TRIES = 4
+PAUSE_S = 0.25  # before the second try; doubles
+AGAIN = frozenset((429, 502, 503, 504))
+EXCERPT = 300  # characters of an answer that an error shows
+
+
+class ServerRefused(EngineError):
+    """The server answered with an error. `status` is HTTP's, `kind` OpenAI's error type where it gave one."""
+
+    def __init__(self, message: str, status: int, kind: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.kind = status, kind
+
+
+class NoAnswer(EngineError):
+    """The server could not be reached, broke off, or did not answer in time (`status` 502 or 504)."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Answer(dict):
+    """A parsed answer that remembers its JSON text in `raw`, for who passes it on unchanged."""
+
+    __slots__ = ("raw",)
+
+    def __init__(self, parsed: dict[str, Any], raw: bytes) -> None:
+        super().__init__(parsed)
+        self.raw = raw
+
+
+class RemoteEngine:
+    """`model` replaces the model's name in every request; "" leaves it to the caller. `base_url` ends in /v1."""
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str = "",
+        api_key: str | None = None,
+        *,
+        tokens: bool = False,
+        timeout_s: float = TIMEOUT_S,
+        tries: int = TRIES,
+        tokenizer: Any = None,
+        policy_version: int = 0,
+    ) -> None:
+        self.base_url = checked_url(base_url)
+        self.timeout_s, self.tries = timeout_s, tries
+        self.tokenizer = tokenizer
+        self.policy_version = policy_version
+        self.capabilities = Capabilities(
+            token_ids=tokens,
+            logprobs=tokens,
+            scoring=False,
+            publishing=False,
+            adapters=False,
+            grammars=True,
+            token_input=False,
+        )
+        self._model = model
+        self._headers = {"Content-Type": "application/json"}
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def model(self) -> str:
+        return self._model or self.base_url
+
+    async def chat(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        body = dict(request)
+        if self._model:
+            body["model"] = self._model
+        if body.get("logprobs") == "tokens":
+            body["logprobs"] = True
+        data = await self._ask("POST", "/chat/completions", orjson.dumps(body))
+        try:
+            answer = orjson.loads(data)
+        except ValueError as error:
+            raise EngineError(f"{self.base_url}: its answer is not JSON: {_excerpt(data)}") from error
+        if not isinstance(answer, dict):
+            raise EngineError(f"{self.base_url}: its answer is not an object: {_excerpt(data)}")
+        return Answer(answer, data)
+
+    async def models(self) -> list[str]:
+        """The names of the models that the server offers."""
+        data = await self._ask("GET", "/models", None)
+        try:
+            return [entry["id"] for entry in orjson.loads(data)["data"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise EngineError(f"{self.base_url}: its list of models is not one: {_excerpt(data)}") from error
+
+    async def score(self, token_ids: Sequence[int], top_k: int = 0) -> Scored:
+        raise ModelError(f"{self.base_url}: this engine cannot score tokens")
+
+    async def publish(self, version: int, weights: Mapping[str, Any] | None = None) -> None:
+        raise ModelError(f"{self.base_url}: the weights of a server elsewhere cannot be changed")
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _ask(self, method: str, path: str, data: bytes | None) -> bytes:
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                return await self._tries(method, self.base_url + path, data)
+        except TimeoutError as error:
+            raise NoAnswer(f"{self.base_url}: no answer within {self.timeout_s:g} s", 504) from error
+
+    async def _tries(self, method: str, url: str, data: bytes | None) -> bytes:
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0), timeout=timeout, headers=self._headers
+            )
+        for left in range(self.tries - 1, -1, -1):
+            try:
+                async with self._session.request(method, url, data=data, allow_redirects=False) as response:
+                    answer = await response.read()
+                    if response.status == 200:
+                        return answer
+                    if response.status not in AGAIN or not left:
+                        raise _refused(self.base_url, response.status, answer)
+            except (aiohttp.ClientError, OSError) as error:
+                if isinstance(error, TimeoutError) or not left:
+                    reason = str(error) or type(error).__name__
+                    raise NoAnswer(f"{self.base_url}: cannot be reached ({reason}); is the server up?", 502) from error
+            await asyncio.sleep(PAUSE_S * 2 ** (self.tries - 1 - left - 1))
+        raise AssertionError("unreachable")
+
+
+def checked_url(url: str) -> str:
+    """The base URL without a slash at its end, and with /v1 when it has no path."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"{url!r} is not a base URL; expected something like http://127.0.0.1:8000/v1")
+    url = url.rstrip("/")
+    return url if parts.path.strip("/") else url + "/v1"
+
+
+def _refused(base_url: str, status: int, answer: bytes) -> ServerRefused:
+    message, kind = _excerpt(answer), None
+    try:
+        error = orjson.loads(answer)
+        error = error.get("error", error)
+        message, kind = error.get("message") or message, error.get("type")
+    except (ValueError, AttributeError):
+        pass
+    return ServerRefused(f"{base_url}: HTTP {status}: {message}", status, kind if isinstance(kind, str) else None)
+
+
+def _excerpt(data: bytes) -> str:
+    return " ".join(data[:EXCERPT].decode(errors="replace").split())
