@@ -37,7 +37,7 @@ bench: $(VENV)/.installed
 	for what in envs proxy engine train; do $(BIN)/socialrl bench $$what --json; done
 
 readme: $(VENV)/.installed
-	$(BIN)/python -m socialrl_cli.readme README.md
+	$(BIN)/python .ci/readme.py README.md
 
 setup: $(VENV)/.installed
 
