@@ -184,8 +184,8 @@ def write(path: str | PathLike[str], scenarios: Iterable[Scenario]) -> None:
 def write_text(path: str | PathLike[str], text: str) -> None:
     """Writes a UTF-8 file whole or not at all (temporary name, then rename). Raises `DataError`."""
     target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         try:
             temporary.write_bytes(text.encode())
             os.replace(temporary, target)

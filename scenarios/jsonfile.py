@@ -62,6 +62,8 @@ def loads(text: str) -> Any:
 
 def read_bytes(path: str | PathLike[str]) -> bytes:
     """A file's content without a byte order mark; `-` reads standard input. Raises `DataError`."""
+    if not str(path):
+        raise DataError("the name of a file is empty")
     try:
         data = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
     except FileNotFoundError:
@@ -101,7 +103,7 @@ def documents(path: str | PathLike[str]) -> list[Row]:
     except ValueError as error:
         reason = str(error)
     pieces = [(n, line) for n, line in enumerate(text.split("\n"), start=1) if line.strip()]
-    if len(pieces) == 1 or not pieces[0][1].rstrip().endswith("}"):
+    if len(pieces) <= 1 or not pieces[0][1].rstrip().endswith("}"):
         raise DataError(f"{path}: {reason}")
     found = []
     for number, line in pieces:

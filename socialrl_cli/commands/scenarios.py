@@ -235,6 +235,8 @@ def _refuse_to_replace(path: str, force: bool) -> None:
 
     from scenarios.errors import DataError
 
+    if not path:
+        raise DataError("the name of the file to write is empty")
     if os.path.isdir(path):
         raise DataError(f"{path}: is a directory, expected the name of a file")
     if os.path.exists(path) and not force:

@@ -24,11 +24,10 @@ def score(
     """Score an outcome: for every seat raw, utility, reference and reward.
 
     The scenario needs only the fields that the reward needs. Where the scenario file holds several, an outcome
-    names its own by `"scenario": ID`; several outcomes, one a line, are scored one by one and averaged.
+    names its own by a key "scenario"; several outcomes, one a line, are scored one by one and averaged.
 
     \b
-    Examples: socialrl score --env dnd --scenario s.json --outcome o.json
-              echo '{"status": "timeout"}' | socialrl score --env dnd --scenario s.json --outcome -
+    Example: socialrl score --env dnd --scenario s.json --outcome o.json
     """
     from rewards.core import score as score_one
     from scenarios import core

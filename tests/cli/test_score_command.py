@@ -129,4 +129,4 @@ def test_missing_files_and_directories_are_said(capsys, tmp_path):
 
 def test_the_help_has_an_example(capsys):
     assert run(["score", "--help"]) == 0
-    assert "Examples: socialrl score --env dnd --scenario s.json --outcome o.json" in capsys.readouterr().out
+    assert "Example: socialrl score --env dnd --scenario s.json --outcome o.json" in capsys.readouterr().out

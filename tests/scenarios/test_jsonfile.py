@@ -76,6 +76,8 @@ def test_what_is_no_readable_file_is_said(tmp_path):
         documents(tmp_path / "none.json")
     with pytest.raises(DataError, match="is a directory"):
         documents(tmp_path)
+    with pytest.raises(DataError, match="the name of a file is empty"):
+        documents("")
     with pytest.raises(DataError, match="cannot be read"):
         documents("a\0b")
 
