@@ -60,12 +60,16 @@ def python() -> Iterator[Finding]:
 
 def packages() -> Iterator[Finding]:
     """Required packages: there, within their ranges and, in a source checkout, at the versions that are tested."""
+    remedy = "pip install -c constraints.txt -e ."
+    if find_spec("packaging") is None:
+        yield Finding("packages", "fail", "the required packages are not installed", remedy)
+        return
     from packaging.requirements import Requirement
 
     try:
         declared = [Requirement(text) for text in metadata.requires("socialrl") or []]
     except metadata.PackageNotFoundError:
-        yield Finding("packages", "fail", "socialrl is not installed here", "pip install -c constraints.txt -e .")
+        yield Finding("packages", "fail", "socialrl is not installed here", remedy)
         return
     missing, outside, other = [], [], []
     pins = tested_versions()
@@ -79,7 +83,6 @@ def packages() -> Iterator[Finding]:
             outside.append(f"{requirement.name} {version} (wanted {requirement.specifier})")
         elif requirement.name in pins and pins[requirement.name] != version.partition("+")[0]:
             other.append(f"{requirement.name} {version} (tested: {pins[requirement.name]})")
-    remedy = "pip install -c constraints.txt -e ."
     if missing or outside:
         yield Finding("packages", "fail", ", ".join([*(f"{name} missing" for name in missing), *outside]), remedy)
     elif other:

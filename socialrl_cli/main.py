@@ -35,6 +35,7 @@ COMMANDS = (  # in the order of the help
     "bench",
     "doctor",
 )
+OURS = ("socialrl_cli", "envs", "rewards", "algos", "scenarios")
 INTERRUPTED = 130
 
 
@@ -97,6 +98,11 @@ def run(argv: Sequence[str]) -> int:
         return _complain(error, error.format_message() + _hint(error), error.exit_code, debug)
     except typer.Abort as error:
         return _complain(error, "no answer: standard input is closed", 1, debug)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in OURS:
+            raise
+        return _complain(error, f"package {package!r} is not installed; socialrl doctor says how to mend it", 1, debug)
     except OSError as error:
         named_file = f"{error.filename}: " if error.filename else ""
         return _complain(error, f"{named_file}{error.strerror or error}", 1, debug)

@@ -69,6 +69,17 @@ def test_a_fault_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(main, "build", failing_with(KeyError("surprise")))
     with pytest.raises(KeyError, match="surprise"):
         main.run(["boom"])
+    monkeypatch.setattr(main, "build", failing_with(ModuleNotFoundError("no", name="envs.nothing")))
+    with pytest.raises(ModuleNotFoundError):
+        main.run(["boom"])
+
+
+def test_a_package_that_is_not_installed_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(main, "build", failing_with(ModuleNotFoundError("no", name="torch.nn")))
+    assert main.run(["boom"]) == 1
+    assert capsys.readouterr().err.startswith("socialrl: error: package 'torch' is not installed; ")
 
 
 def test_an_interruption_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
