@@ -15,7 +15,7 @@ import os
 import shutil
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Self
@@ -162,7 +162,8 @@ class Run:
 
     def close(self) -> None:
         for file in (self._log, self._metrics, self._lock):
-            file.close()
+            with suppress(OSError):  # what could not be written has been reported by the write
+                file.close()
 
     def __enter__(self) -> Self:
         self._interrupt.listen()

@@ -213,6 +213,17 @@ class Usage:
     free = 0
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_metrics_that_cannot_be_written_stop_the_run_with_one_line(tmp_path: Path) -> None:
+    def work() -> None:
+        with Run.open(tmp_path / "run") as run:
+            run._metrics = open("/dev/full", "w")
+            run.log(1, {"loss": 1.0})
+
+    with pytest.raises(RunError, match="full could not be written: No space left on device; mend it, then continue"):
+        work()
+
+
 def test_a_failing_attempt_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), Run.open(tmp_path / "run"):
         _ = 1 / 0
