@@ -8,7 +8,7 @@ import typer
 
 
 def recipes(
-    name: str = typer.Argument("", help="Print this recipe's file instead of the list.", metavar="[NAME]"),
+    name: str = typer.Argument("", help="Print this recipe's file instead of the list.", metavar="NAME"),
     json: bool = typer.Option(False, "--json", help="Print one JSON document."),
 ) -> None:
     """List the recipes that ship, and what each needs.

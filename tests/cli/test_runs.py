@@ -217,7 +217,8 @@ class Usage:
 def test_metrics_that_cannot_be_written_stop_the_run_with_one_line(tmp_path: Path) -> None:
     def work() -> None:
         with Run.open(tmp_path / "run") as run:
-            run._metrics = open("/dev/full", "w")
+            run._metrics.close()
+            run._metrics = Path("/dev/full").open("w")  # noqa: SIM115
             run.log(1, {"loss": 1.0})
 
     with pytest.raises(RunError, match="full could not be written: No space left on device; mend it, then continue"):
