@@ -40,6 +40,7 @@ class Run:
         self.attempt = attempt
         self.keep = keep
         self.changes = changes  # configuration keys that a resume has changed: (before, now)
+        self.watchers: list[Callable[[int, Mapping[str, Any]], None]] = []  # hear of every line of metrics
         self.finished = False  # set by `done`: an interrupt after the last step changes nothing
         self._lock = lock
         self._interrupt = Interrupt()
@@ -98,6 +99,8 @@ class Run:
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Append one line of metrics; numbers that are not finite become null."""
         self._write(self._metrics, json.dumps({"step": step, **plain(metrics)}) + "\n")
+        for watch in self.watchers:
+            watch(step, metrics)
 
     def metrics(self) -> list[dict[str, Any]]:
         """Every line of metrics.jsonl so far."""

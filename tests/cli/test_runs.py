@@ -103,6 +103,14 @@ def test_a_resume_says_what_changed_in_the_configuration(tmp_path: Path, capsys:
     assert "resuming with ppo.steps = 5, it was 3" in capsys.readouterr().err
 
 
+def test_watchers_hear_of_every_line_of_metrics(tmp_path: Path) -> None:
+    heard = []
+    with Run.open(tmp_path / "run") as run:
+        run.watchers.append(lambda step, metrics: heard.append((step, metrics["loss"])))
+        run.log(1, {"loss": 0.5})
+    assert heard == [(1, 0.5)]
+
+
 def test_numbers_that_are_not_finite_become_null(tmp_path: Path) -> None:
     with Run.open(tmp_path / "run") as run:
         run.log(1, {"loss": float("nan"), "kl": float("inf"), "n": 3})
