@@ -11,8 +11,8 @@ Underneath, `submit` takes an answer and returns an acknowledgement. An invalid 
 exception in the agent or for an empty seat, an event says so to that seat and the inert action is taken for it.
 None of these ends an episode by exception. `run` seats agents, one task each, and plays to the outcome.
 
-An environment is used once. All its randomness comes from its seed; there is no polling and no timed sleep,
-and one lazy timer serves all deadlines of an episode.
+An environment is used once. All its randomness comes from its seed. There is no polling and no timed sleep; one
+timer, set only when somebody is waited for, serves all deadlines of an episode.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from types import MappingProxyType
@@ -100,15 +100,16 @@ class Answer(NamedTuple):
 
 
 class _Pending:
-    """A decision that a seat owes."""
+    """A decision that a seat owes. `future` exists only while the rules wait for it."""
 
-    __slots__ = ("actions", "expires", "future", "id", "payload", "retries")
+    __slots__ = ("actions", "answer", "expires", "future", "id", "payload", "retries")
 
     def __init__(self, actions: tuple[ActionSpec, ...], payload: Mapping[str, Any], retries: int) -> None:
         self.actions, self.payload, self.retries = actions, payload, retries
         self.id = ""
+        self.answer: Action | None = None
         self.expires: float | None = None
-        self.future: asyncio.Future[Action] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[None] | None = None
 
 
 class Environment:
@@ -125,6 +126,7 @@ class Environment:
         self.walls: list[float] = []  # when, in seconds since the epoch, beside the journal
         self.answers: list[Answer] = []
         self.outcome: Outcome | None = None
+        self.at_once: dict[str, Callable[[Event], None]] = {}  # seats that answer while they are being asked
         self.deciding: dict[str, tuple[str, asyncio.Task[None]]] = {}  # seat -> notification, its agent's task
         self.overdue: set[asyncio.Task[None]] = set()  # tasks that were interrupted by a deadline
         self._pending: dict[str, _Pending] = {}
@@ -147,14 +149,15 @@ class Environment:
 
     async def ask(self, seat: str, actions: tuple[ActionSpec, ...], payload: Mapping[str, Any] = NOTHING) -> Action:
         """The seat's next legal action, or the inert one."""
-        return await self._request(seat, actions, payload)
+        pending = self._request(seat, actions, payload)
+        return pending.answer or await self._wait(pending)
 
     async def ask_all(
         self, wanted: Mapping[str, tuple[ActionSpec, ...]], payload: Mapping[str, Mapping[str, Any]] = NOTHING
     ) -> dict[str, Action]:
         """One action of each seat. They are asked together and nothing is told before all have answered."""
         requests = {seat: self._request(seat, actions, payload.get(seat, NOTHING)) for seat, actions in wanted.items()}
-        return {seat: await request for seat, request in requests.items()}
+        return {seat: pending.answer or await self._wait(pending) for seat, pending in requests.items()}
 
     async def broadcast(self, type: str, payload: Mapping[str, Any], to: tuple[str, ...] | None = None) -> None:
         """Tell some seats (default all) what happened."""
@@ -206,7 +209,8 @@ class Environment:
         """End the episode without a result."""
         self._abort = clean(reason)
         for pending in self._pending.values():
-            pending.future.cancel()
+            if pending.future is not None:
+                pending.future.cancel()
 
     async def conduct(self) -> Outcome:
         """Play, score, tell the outcome and close the channels. Exceptions come from the rules alone."""
@@ -236,7 +240,7 @@ class Environment:
         payload: Mapping[str, Any],
         notification_id: str | None = None,
         actions: tuple[ActionSpec, ...] = (),
-    ) -> None:
+    ) -> Event:
         """The one place where events are made and where it is decided who sees them."""
         assert to, f"{type} is told to nobody"
         at, payload = len(self.journal), MappingProxyType(payload)
@@ -247,26 +251,35 @@ class Environment:
             channel.append(event)
         self.journal.append((to, event))
         self.walls.append(time.time())
+        return event
 
-    def _request(
-        self, seat: str, actions: tuple[ActionSpec, ...], payload: Mapping[str, Any]
-    ) -> asyncio.Future[Action]:
+    def _request(self, seat: str, actions: tuple[ActionSpec, ...], payload: Mapping[str, Any]) -> _Pending:
         assert seat not in self._pending, f"{seat} is asked twice at once"
-        if self._abort is not None:
-            raise asyncio.CancelledError
         pending = self._pending[seat] = _Pending(actions, payload, self.limits.retries)
         self._notify(seat, pending)
-        return pending.future
+        return pending
+
+    async def _wait(self, pending: _Pending) -> Action:
+        """The answer that is still owed."""
+        if self._abort is not None:
+            raise asyncio.CancelledError
+        loop = asyncio.get_running_loop()
+        if pending.expires is not None and self._timer is None:
+            self._timer = loop.call_at(pending.expires, self._expire)
+        pending.future = loop.create_future()
+        await pending.future
+        assert pending.answer is not None
+        return pending.answer
 
     def _notify(self, seat: str, pending: _Pending) -> None:
         self._asked[seat] = number = self._asked[seat] + 1
         pending.id = f"{seat}{number}"
-        if self.limits.decide_timeout_s is not None:
-            loop = asyncio.get_running_loop()
-            pending.expires = loop.time() + self.limits.decide_timeout_s
-            if self._timer is None:
-                self._timer = loop.call_at(pending.expires, self._expire)
-        self._emit((seat,), "notification", "turn", pending.payload, pending.id, pending.actions)
+        answer = self.at_once.get(seat)
+        if answer is None and self.limits.decide_timeout_s is not None:
+            pending.expires = asyncio.get_running_loop().time() + self.limits.decide_timeout_s
+        call = self._emit((seat,), "notification", "turn", pending.payload, pending.id, pending.actions)
+        if answer is not None:
+            answer(call)
 
     def _refuse(self, seat: str, pending: _Pending, text: str, reason: str) -> None:
         text, reason = clean(text), clean(reason)
@@ -282,8 +295,9 @@ class Environment:
     def _resolve(self, seat: str, pending: _Pending, action: Action) -> None:
         del self._pending[seat]
         self.channels[seat].open = None
-        if not pending.future.done():
-            pending.future.set_result(action)
+        pending.answer = action
+        if pending.future is not None and not pending.future.done():
+            pending.future.set_result(None)
 
     def _expire(self) -> None:
         """The timer: it is set for the oldest deadline it knew, so it looks again at what is pending now."""

@@ -69,7 +69,11 @@ class Ack(NamedTuple):
 
 
 class Agent(Protocol):
-    """A participant. It sees its own channel and decides; nothing else is known of it."""
+    """A participant. It sees its own channel and decides; nothing else is known of it.
+
+    One that never has to wait may also have `choose(context, actions) -> Action`, the same without `async`: it is
+    then called in the moment of asking, which makes scripted play several times as fast.
+    """
 
     async def decide(self, context: Sequence[Event], actions: Sequence[ActionSpec]) -> Action: ...
 

@@ -1,13 +1,14 @@
-"""Agents take their seats: `run` plays an episode with one task for each seat."""
+"""Agents take their seats: `run` plays an episode, with a task for each seat that has to be waited for."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from envs.answers import described
-from envs.events import Agent
+from envs.events import Action, Agent, Event
 
 if TYPE_CHECKING:
     from envs.core import Environment, Outcome
@@ -16,18 +17,54 @@ STUBBORN_S = 1.0  # how long the end of an episode waits for agents that do not 
 
 
 async def run(env: Environment, agents: Mapping[str, Agent]) -> Outcome:
-    """Play an episode to its outcome: one task for each seat reads its channel and calls its agent.
+    """Play an episode to its outcome: a task for each seat reads its channel and calls its agent.
 
-    No fault of an agent is raised; a seat without agent is absent. When `run` is cancelled, or the episode's
-    deadline passes, the outcome is `aborted`.
+    Agents that can `choose` without waiting need no task. No fault of an agent is raised; a seat without agent is
+    absent. When `run` is cancelled, or the episode's deadline passes, the outcome is `aborted`.
     """
     strangers = set(agents) - set(env.seats)
     if strangers:
         raise ValueError(f"no seat {sorted(strangers)}, expected {env.seats}")
+    waited_for = {}
+    for seat in env.seats:
+        agent = agents.get(seat)
+        choose = getattr(agent, "choose", None)
+        if agent is None or choose is not None:
+            env.at_once[seat] = partial(_answer, env, seat, choose)
+        else:
+            waited_for[seat] = agent
+    if not waited_for:
+        await asyncio.sleep(0)  # others may have waited for the loop meanwhile
+        return await env.conduct()
+    return await _run(env, waited_for)
+
+
+def _answer(env: Environment, seat: str, choose: Callable[..., Action] | None, call: Event) -> None:
+    """Answer a notification in the moment of asking."""
+    opened = call.notification_id or ""
+    if choose is None:
+        env.fail(seat, opened, "absent", "nobody sits here")
+        return
+    try:
+        action = choose(env.channels[seat].events[:], call.actions)
+    except Exception as error:
+        env.fail(seat, opened, "error", described(error))
+    else:
+        _hand_in(env, seat, opened, action)
+
+
+def _hand_in(env: Environment, seat: str, opened: str, action: Any) -> None:
+    """Submit an answer. One that names another notification than the open one has used up a try."""
+    named = getattr(action, "notification_id", None) or opened
+    if env.submit(seat, named, action).status == "stale":
+        env.refuse(seat, opened, f"an answer to {named}", f"{named} is not open; answer {opened}")
+
+
+async def _run(env: Environment, agents: Mapping[str, Agent]) -> Outcome:
     loop = asyncio.get_running_loop()
     limit = env.limits.episode_timeout_s
     timer = loop.call_later(limit, env.abort, f"not finished within {limit:g} s") if limit is not None else None
-    tasks = [loop.create_task(_attend(env, seat, agents.get(seat))) for seat in env.seats]
+    tasks = [loop.create_task(_attend(env, seat, agent)) for seat, agent in agents.items()]
     for task in tasks:
         task.add_done_callback(lambda task: _check(env, task))
     try:
@@ -46,16 +83,12 @@ async def run(env: Environment, agents: Mapping[str, Agent]) -> Outcome:
     return outcome
 
 
-async def _attend(env: Environment, seat: str, agent: Agent | None) -> None:
+async def _attend(env: Environment, seat: str, agent: Agent) -> None:
     """Answer every notification of a seat until the episode ends."""
     channel, task = env.channels[seat], asyncio.current_task()
     assert task is not None
     while (call := await channel.asked()) is not None:
-        opened = call.notification_id
-        assert opened is not None
-        if agent is None:
-            env.fail(seat, opened, "absent", "nobody sits here")
-            continue
+        opened = call.notification_id or ""
         env.deciding[seat] = (opened, task)
         try:
             action = await agent.decide(channel.events[:], call.actions)
@@ -71,9 +104,7 @@ async def _attend(env: Environment, seat: str, agent: Agent | None) -> None:
             if task in env.overdue:
                 env.overdue.discard(task)
                 task.uncancel()
-        named = getattr(action, "notification_id", None) or opened
-        if env.submit(seat, named, action).status == "stale":
-            env.refuse(seat, opened, f"an answer to {named}", f"{named} is not open; answer {opened}")
+        _hand_in(env, seat, opened, action)
 
 
 def _check(env: Environment, task: asyncio.Task[None]) -> None:

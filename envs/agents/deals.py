@@ -21,6 +21,7 @@ class Deals:
     offers  what this seat says to propose deal i
     mine    own utility of deal i
     guess   the counterpart's benefit from deal i by a uniform guess, on any scale
+    guessed this seat's benefit from deal i as the counterpart would guess it
     given   names deal i by what this seat gets, as the standing offer in a notification does (through `key`)
     theirs  makes the conceivable utilities of the counterpart: one row per hypothesis, one column per deal
     secrets sentences that give this seat's private numbers away
@@ -34,6 +35,7 @@ class Deals:
         offers: Sequence[Mapping[str, Any]],
         mine: Sequence[float],
         guess: Sequence[float],
+        guessed: Sequence[float],
         given: Sequence[Hashable],
         key: Callable[[Any], Hashable],
         theirs: Callable[[], Sequence[Sequence[float]]],
@@ -41,7 +43,8 @@ class Deals:
         about: Sequence[str],
         outside: float = 0.0,
     ) -> None:
-        self.offers, self.mine, self.guess, self.outside = offers, mine, guess, outside
+        self.offers, self.mine, self.outside = offers, mine, outside
+        self.guess, self.guessed = guess, guessed
         self.secrets, self.about = secrets, about
         self._key, self._theirs = key, theirs
         self._number = {name: i for i, name in enumerate(given)}

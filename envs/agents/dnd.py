@@ -29,6 +29,7 @@ def _deals(counts: Triple, values: Triple) -> Deals:
         offers=[dict(zip(ITEMS, bundle, strict=True)) for bundle in taken],
         mine=[_points(values, bundle) / TOTAL for bundle in taken],
         guess=[float(sum(bundle)) for bundle in left],
+        guessed=[float(sum(bundle)) for bundle in taken],
         given=taken,
         key=triple,
         theirs=theirs,

@@ -170,6 +170,8 @@ class Transcribed:
     def __init__(self, agent: Agent, *, env: str, config: HarnessConfig) -> None:
         self._agent = agent
         self._talk = _Conversation(env, config)
+        if hasattr(agent, "choose"):
+            self.choose = self._choose
 
     @property
     def messages(self) -> list[Message]:
@@ -177,6 +179,11 @@ class Transcribed:
         return self._talk.messages
 
     async def decide(self, context: Sequence[Event], actions: Sequence[ActionSpec]) -> Action:
-        action = await self._agent.decide(context, actions)
+        return self._noted(await self._agent.decide(context, actions), context)
+
+    def _choose(self, context: Sequence[Event], actions: Sequence[ActionSpec]) -> Action:
+        return self._noted(self._agent.choose(context, actions), context)  # type: ignore[attr-defined]
+
+    def _noted(self, action: Action, context: Sequence[Event]) -> Action:
         self._talk.replied(self._talk.asked(context), context, write_action(action))
         return action

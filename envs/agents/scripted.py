@@ -182,6 +182,9 @@ class Scripted:
         self._seen = 0
 
     async def decide(self, context: Sequence[Event], actions: Sequence[ActionSpec]) -> Action:
+        return self.choose(context, actions)
+
+    def choose(self, context: Sequence[Event], actions: Sequence[ActionSpec]) -> Action:
         state = self._look(context)
         choice = self._policy(state)
         if choice.deal is None:
