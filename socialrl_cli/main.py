@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 import typer
 
@@ -39,8 +40,8 @@ OURS = ("socialrl_cli", "envs", "rewards", "algos", "scenarios")
 INTERRUPTED = 130
 
 
-def build(names: Sequence[str] = COMMANDS) -> typer.Typer:
-    """The app with the named commands mounted."""
+def build(names: Sequence[str] = COMMANDS) -> Any:
+    """The command group with the named commands mounted, in their order."""
     app = typer.Typer(
         name="socialrl",
         add_completion=False,
@@ -57,7 +58,9 @@ def build(names: Sequence[str] = COMMANDS) -> typer.Typer:
             app.add_typer(module.app, name=name)
         else:
             app.command(name)(getattr(module, name))
-    return app
+    group = typer.main.get_command(app)
+    group.commands = {name: group.commands[name] for name in names if name in group.commands}  # type: ignore[attr-defined]
+    return group
 
 
 def show_version(wanted: bool) -> None:
@@ -89,9 +92,9 @@ def run(argv: Sequence[str]) -> int:
     debug = "--debug" in argv
     words = [word for word in argv if word != "--debug"]
     named = next((word for word in words if not word.startswith("-")), None)
-    app = build((named,) if named in COMMANDS else COMMANDS)
+    group = build((named,) if named in COMMANDS else COMMANDS)
     try:
-        code = app(words, prog_name="socialrl", standalone_mode=False)
+        code = group.main(words, prog_name="socialrl", standalone_mode=False)
     except SocialRLError as error:
         return _complain(error, str(error), error.exit_code, debug)
     except typer.TyperException as error:

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer
 
 from socialrl_cli.main import COMMANDS, build
 
@@ -146,7 +145,7 @@ def test_the_project_speaks_of_itself_alone() -> None:
 
 def commands(group: object = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
     """Every command that runs something, with the words that name it."""
-    group = group or typer.main.get_command(build())
+    group = group or build()
     for name, command in group.commands.items():  # type: ignore[attr-defined]
         if hasattr(command, "commands"):
             yield from commands(command, (*path, name))
@@ -203,5 +202,5 @@ def test_the_readme_shows_every_command_with_an_example_that_runs() -> None:
 
 def test_the_readme_and_the_makefile_know_the_same_targets() -> None:
     targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = set(re.findall(r"\bmake ([a-z][a-z-]*)", (ROOT / "README.md").read_text(encoding="utf-8")))
+    named = set(re.findall(r"(?:^ {4}|`)make ([a-z][a-z-]*)", (ROOT / "README.md").read_text(encoding="utf-8"), re.M))
     assert named - targets == set()

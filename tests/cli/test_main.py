@@ -16,8 +16,8 @@ from scenarios.errors import DataError, EngineError, ModelError, RunError, Socia
 from socialrl_cli import main
 
 
-def failing_with(error: BaseException) -> Callable[[object], typer.Typer]:
-    """A stand-in for `build`: an app whose only command, `boom`, raises."""
+def failing_with(error: BaseException) -> Callable[[object], object]:
+    """A stand-in for `build`: a group whose only command, `boom`, raises."""
 
     def boom(times: int = typer.Option(1, help="How often.")) -> None:
         """Raise."""
@@ -26,7 +26,7 @@ def failing_with(error: BaseException) -> Callable[[object], typer.Typer]:
     app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
     app.callback(invoke_without_command=True)(main.root)
     app.command("boom")(boom)
-    return lambda _names: app
+    return lambda _names: typer.main.get_command(app)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +107,13 @@ def test_wrong_usage_is_one_line_and_exit_code_2(
     assert (out, err) == ("", f"socialrl: error: {line}\n")
 
 
+def test_the_help_lists_the_commands_in_the_order_of_the_work(capsys: pytest.CaptureFixture[str]) -> None:
+    main.run(["--help"])
+    listed = [line.split()[0] for line in capsys.readouterr().out.partition("Commands:\n")[2].splitlines()]
+    assert listed == [name for name in main.COMMANDS if name in listed]
+    assert len(listed) >= 6
+
+
 def test_without_a_command_the_help_is_shown_as_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([]) == 2
     assert "Commands:" in capsys.readouterr().out
@@ -142,7 +149,7 @@ def test_ctrl_c_in_a_process_ends_it_with_130() -> None:
         "import sys, time, typer; from socialrl_cli import main\n"
         "app = typer.Typer(rich_markup_mode=None); app.callback()(lambda: None)\n"
         "app.command('wait')(lambda: print('in', flush=True) or time.sleep(20))\n"
-        "main.build = lambda names: app\n"
+        "main.build = lambda names: typer.main.get_command(app)\n"
         "sys.exit(main.run(['wait']))"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
