@@ -17,8 +17,10 @@ def malformed(action: Action, actions: tuple[ActionSpec, ...], say_chars: int) -
     """Why something is not one of these actions, whatever the state of the game; None when it is."""
     if action.move == UNREADABLE:
         return str(action.fields.get("reason"))
-    spec = next((spec for spec in actions if spec.name == action.move), None)
-    if spec is None:
+    for spec in actions:
+        if spec.name == action.move:
+            break
+    else:
         return f"{_named(action.move)} is not possible now; possible: {', '.join(s.name for s in actions)}"
     known = spec.fields.get("properties", NOTHING)
     for key in action.fields:

@@ -119,13 +119,19 @@ class Bargain(Environment):
         self, seat: str, other: str, round: int, moves_left: int, replies_left: int
     ) -> tuple[str, tuple[ActionSpec, ...], Mapping[str, Any]]:
         """What a seat is asked at its turn."""
-        limit = self.limits.moves_per_seat
-        turn = {"round": round, "moves_left": moves_left, "replies_left": replies_left, "limit": limit}
         offer = self.standing[other]
+        turn = {
+            "round": round,
+            "moves_left": moves_left,
+            "replies_left": replies_left,
+            "limit": self.limits.moves_per_seat,
+            "standing": offer,
+        }
         if offer is None:
-            return seat, self.openers, {**turn, "standing": None}
-        given = self.gives(offer)
-        return seat, self.moves, {**turn, "standing": given, **self.value(seat, given)}
+            return seat, self.openers, turn
+        turn["standing"] = given = self.gives(offer)
+        turn.update(self.value(seat, given))
+        return seat, self.moves, turn
 
     def fault(self, seat: str, action: Action) -> str | None:
         if action.move == "propose":
@@ -135,12 +141,12 @@ class Bargain(Environment):
 
     async def apply(self, seat: str, other: str, action: Action) -> Outcome | None:
         """Do a legal move, tell everybody, and end the episode where it does."""
-        move, said = action.move, {"by": seat, "say": action.say}
+        move, say = action.move, action.say
         if move == "propose":
             offer = self.standing[seat] = self.copy(action.fields["offer"])
-            await self.broadcast("proposal", {**said, "offer": offer, "gives": self.gives(offer)})
+            await self.broadcast("proposal", {"by": seat, "say": say, "offer": offer, "gives": self.gives(offer)})
             return None
-        await self.broadcast(move, said)
+        await self.broadcast(move, {"by": seat, "say": say})
         if move == "accept":
             return Outcome("agreement", self.terms(other, self.standing[other]), seat)
         if move == "reject":

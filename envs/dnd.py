@@ -13,9 +13,10 @@ from typing import Any
 
 from envs import telling
 from envs.bargain import Bargain, moves, without_answers
-from envs.core import ActionSpec, Event
+from envs.core import ActionSpec, Event, Limits
 from envs.telling import Prompt
 from rewards.dnd import bundle_fault
+from scenarios.core import Scenario
 from scenarios.dnd import ITEMS, TOTAL, Triple, triple
 
 SEATS = ("a", "b")
@@ -28,29 +29,33 @@ class Environment(Bargain):
 
     seats = SEATS
 
+    def __init__(self, scenario: Scenario, *, seed: int, limits: Limits | None = None) -> None:
+        self.counts = triple(scenario["counts"])
+        self.values = {seat: triple(scenario["values"][seat]) for seat in SEATS}
+        super().__init__(scenario, seed=seed, limits=limits)
+
     def opening_order(self) -> tuple[str, ...]:
         return ("a", "b") if self.rng.random() < 0.5 else ("b", "a")
 
     def specs(self) -> tuple[tuple[ActionSpec, ...], tuple[ActionSpec, ...]]:
-        return _specs(triple(self.scenario["counts"]))
+        return _specs(self.counts)
 
     def facts(self, seat: str) -> Mapping[str, Any]:
-        counts, values = self.scenario["counts"], self.scenario["values"][seat]
-        return {"counts": _bundle(*triple(counts)), "values": _bundle(*triple(values))}
+        return {"counts": _bundle(*self.counts), "values": _bundle(*self.values[seat])}
 
     def offer_fault(self, offer: Any) -> str | None:
-        return bundle_fault(triple(self.scenario["counts"]), offer)
+        return bundle_fault(self.counts, offer)
 
     def copy(self, offer: Any) -> Mapping[str, int]:
         return _bundle(*triple(offer))
 
     def gives(self, offer: Any) -> Mapping[str, int]:
-        counts = self.scenario["counts"]
-        return _bundle(*(counts[item] - offer[item] for item in ITEMS))
+        book, hat, ball = self.counts
+        return _bundle(book - offer["book"], hat - offer["hat"], ball - offer["ball"])
 
     def value(self, seat: str, given: Any) -> Mapping[str, Any]:
-        values = self.scenario["values"][seat]
-        return {"worth": sum(values[item] * given[item] for item in ITEMS)}
+        values = self.values[seat]
+        return {"worth": values[0] * given["book"] + values[1] * given["hat"] + values[2] * given["ball"]}
 
     def terms(self, proposer: str, offer: Any) -> Mapping[str, Any]:
         other = SEATS[1 - SEATS.index(proposer)]

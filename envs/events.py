@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -29,12 +29,11 @@ class ActionSpec:
     description: str
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(NamedTuple):
     """A move and its fields; `notification_id` names what it answers (None: what was asked last)."""
 
     move: str
-    fields: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    fields: Mapping[str, Any] = NOTHING
     notification_id: str | None = None
 
     @property
@@ -111,8 +110,10 @@ class Channel:
         self.events.append(event)
         if event.notification_id is not None:
             self.open = event
-            _wake(self._askers)
-        _wake(self._readers)
+            if self._askers:
+                _wake(self._askers)
+        if self._readers:
+            _wake(self._readers)
 
     def close(self) -> None:
         self.open, self.closed = None, True
@@ -127,8 +128,7 @@ async def _next(waiting: list[asyncio.Future[None]]) -> None:
 
 
 def _wake(waiting: list[asyncio.Future[None]]) -> None:
-    if waiting:
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
-        waiting.clear()
+    for future in waiting:
+        if not future.done():
+            future.set_result(None)
+    waiting.clear()
