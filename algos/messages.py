@@ -1,9 +1,10 @@
 """Conversations → rows: chat messages tokenised with the student's own template, loss on the assistant's words.
 
-Each reply is tokenised on its own, behind the prompt that the template opens for it, exactly as a model would have
-written it: the prompt's last token and the reply's first are never merged. The end-of-turn token that the template
-puts behind a reply belongs to the reply. A template that writes an earlier part of the conversation differently once
-it has gone on (it strips reasoning, say) begins a new segment there, as the recorder does.
+A conversation becomes pieces of text, context and reply in turn, and each piece is tokenised on its own: the prompt's
+last token and the reply's first are never merged, so the row is what a model would have written token by token. The
+end-of-turn token that the template puts behind a reply belongs to the reply. A template that writes an earlier part
+of the conversation differently once it has gone on (it strips reasoning, say) begins a new segment there, as the
+recorder does.
 
 Left out: images, and templates that need more than messages and tools.
 """
@@ -16,19 +17,22 @@ from typing import Any
 import numpy as np
 
 from algos.rows import Row
-from scenarios.errors import ModelError
+from scenarios.errors import DataError, ModelError
 
 Messages = Sequence[Mapping[str, Any]]
+Pieces = list[str]  # context, reply, context, reply, …
 
 
 class Template:
-    """A tokenizer's chat template as text pieces."""
+    """A tokenizer's chat template, as text."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self.name = str(getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__)
         if not getattr(tokenizer, "chat_template", None):
             raise ModelError(f"{self.name}: the tokenizer has no chat template, so conversations cannot be tokenised")
+        added = tokenizer.added_tokens_decoder.values()
+        self.markers = sorted({str(token) for token in added if token.special} | set(tokenizer.all_special_tokens))
 
     def text(self, messages: Messages, tools: Any = None, *, prompt: bool = False) -> str:
         try:
@@ -38,57 +42,84 @@ class Template:
         except Exception as error:  # templates raise whatever they like
             raise ModelError(f"{self.name}: its chat template refuses these messages: {error}") from error
 
-    def encode(self, text: str) -> list[int]:
-        return self.tokenizer.encode(text, add_special_tokens=False)
+    def reply(self, written: str, content: str) -> str:
+        """The part of what the template wrote for a reply that the model has to write: up to its end of turn."""
+        start = len(content) if written.startswith(content) else 0
+        ends = [(written.find(marker, start), marker) for marker in self.markers]
+        place, marker = min(((at, marker) for at, marker in ends if at >= 0), default=(len(written), ""))
+        return written[:place] + marker
 
+    def segments(self, messages: Messages, tools: Any = None) -> list[Pieces]:
+        """The conversation cut into pieces, as one segment unless the template rewrites what it wrote before."""
+        return self._at_once(messages, tools) or self._step_by_step(messages, tools)
 
-def segments(template: Template, messages: Messages, tools: Any = None) -> list[tuple[list[int], list[bool]]]:
-    """(token ids, loss mask) of each segment; usually one."""
-    end = template.tokenizer.eos_token_id
-    out: list[tuple[list[int], list[bool]]] = []
-    before = None  # the text up to and including the last reply, as the template wrote it then
-    for i, message in enumerate(messages):
-        if message["role"] != "assistant":
-            continue
-        prompt = template.text(messages[:i], tools, prompt=True)
-        whole = template.text(messages[: i + 1], tools)
-        if not whole.startswith(prompt):
-            raise ModelError(f"{template.name}: its chat template does not continue its own generation prompt")
-        if before is None or not prompt.startswith(before):
-            out.append(([], []))
-            before = ""
-        ids, mask = out[-1]
-        context = template.encode(prompt[len(before) :])
-        reply = template.encode(whole[len(prompt) :])
-        said = reply.index(end) + 1 if end in reply else len(reply)
-        ids += context + reply
-        mask += [False] * len(context) + [True] * said + [False] * (len(reply) - said)
-        before = whole
-    return out
+    def _at_once(self, messages: Messages, tools: Any) -> list[Pieces] | None:
+        """From one rendering, cut where the generation prompt stands; None where that is not sure to be right."""
+        replies = [str(message["content"]) for message in messages if message["role"] == "assistant"]
+        whole = self.text(messages, tools)
+        opened = self.text(messages, tools, prompt=True)
+        opening = opened[len(whole) :]
+        first, *rest = whole.split(opening) if opening and opened.startswith(whole) else [whole]
+        if len(rest) != len(replies) or not all(map(str.startswith, rest, replies)):
+            return None
+        pieces, context = [], first
+        for text, content in zip(rest, replies, strict=True):
+            said = self.reply(text, content)
+            pieces += [context + opening, said]
+            context = text[len(said) :]
+        return [pieces]
+
+    def _step_by_step(self, messages: Messages, tools: Any) -> list[Pieces]:
+        """From two renderings a reply: the prompt before it, and the conversation with it."""
+        out: list[Pieces] = []
+        before: str | None = None  # the conversation up to the last reply's end of turn, as it was written then
+        for i, message in enumerate(messages):
+            if message["role"] != "assistant":
+                continue
+            prompt = self.text(messages[:i], tools, prompt=True)
+            whole = self.text(messages[: i + 1], tools)
+            if not whole.startswith(prompt):
+                raise ModelError(f"{self.name}: its chat template does not go on from its own generation prompt")
+            if before is None or not prompt.startswith(before):
+                out.append([])
+                before = ""
+            said = self.reply(whole[len(prompt) :], str(message["content"]))
+            out[-1] += [prompt[len(before) :], said]
+            before = prompt + said
+        return out
 
 
 def rows(conversations: Iterable[Mapping[str, Any]], tokenizer: Any) -> list[Row]:
     """Distillation rows as the buffer reads them (`messages`, `tools`, and whose they are) → rows to train on."""
     template = Template(tokenizer)
-    out = []
+    pieces: list[tuple[Mapping[str, Any], int, Pieces]] = []
     for talk in conversations:
-        for number, (ids, mask) in enumerate(segments(template, talk["messages"], talk.get("tools"))):
-            reward = talk.get("reward")
-            out.append(
-                Row(
-                    episode_id=talk["episode_id"],
-                    env=talk["env"],
-                    opponent=talk.get("opponent") or "",
-                    seat=talk["seat"],
-                    segment=number,
-                    token_ids=np.array(ids, np.int32),
-                    prompt_len=mask.index(True) if True in mask else len(mask),
-                    loss_mask=np.array(mask, bool),
-                    logprobs=np.zeros(len(ids), np.float32),
-                    temperature=1.0,
-                    reward=0.0 if reward is None else float(reward),
-                    status=talk.get("status") or "finished",
-                    agent=talk.get("agent") or "",
-                )
-            )
-    return out
+        for name in ("episode_id", "env", "seat", "messages"):
+            if talk.get(name) is None:
+                raise DataError(f"conversation {talk.get('episode_id', '?')}: {name} is missing")
+        for number, segment in enumerate(template.segments(talk["messages"], talk.get("tools"))):
+            pieces.append((talk, number, segment))
+    texts = sorted({text for _, _, segment in pieces for text in segment})
+    encoded = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+    ids_of = {text: np.array(ids, np.int32) for text, ids in zip(texts, encoded, strict=True)}
+    return [_row(talk, number, [ids_of[text] for text in segment]) for talk, number, segment in pieces]
+
+
+def _row(talk: Mapping[str, Any], number: int, pieces: list[np.ndarray]) -> Row:
+    ids = np.concatenate(pieces)
+    said = [np.full(len(piece), i % 2 == 1) for i, piece in enumerate(pieces)]
+    return Row(
+        episode_id=talk["episode_id"],
+        env=talk["env"],
+        opponent=talk.get("opponent") or "",
+        seat=talk["seat"],
+        segment=number,
+        token_ids=ids,
+        prompt_len=len(pieces[0]),
+        loss_mask=np.concatenate(said),
+        logprobs=np.zeros(len(ids), np.float32),
+        temperature=1.0,
+        reward=float(talk.get("reward") or 0.0),
+        status=talk.get("status") or "finished",
+        agent=talk.get("agent") or "",
+    )

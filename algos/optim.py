@@ -39,17 +39,18 @@ def set_lr(optimiser: torch.optim.Optimizer, lr: float) -> None:
         group["lr"] = lr
 
 
-def take_step(optimiser: torch.optim.Optimizer, max_norm: float, *, what: str, step: int) -> float:
+def take_step(optimiser: torch.optim.Optimizer, loss: torch.Tensor, max_norm: float, *, what: str, step: int) -> float:
     """Clip the accumulated gradient to `max_norm`, step, clear; returns the norm before clipping.
 
-    Raises ModelError, before any weight has moved, when the gradient is not finite.
+    Raises ModelError, before any weight has moved, when the loss or its gradient is not finite.
     """
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
     norm = float(nn.utils.clip_grad_norm_(parameters, max_norm))
-    if not math.isfinite(norm):
+    if not (math.isfinite(norm) and math.isfinite(loss)):
+        optimiser.zero_grad(set_to_none=True)
         raise ModelError(
-            f"step {step}: the gradient of the {what} is {norm}; no weight was changed. Lower its learning rate or "
-            "look at the rows of this step, then continue from the last checkpoint"
+            f"step {step}: the loss of the {what} is {float(loss):.4g} and its gradient's norm {norm:.4g}; no weight "
+            "was changed. Lower its learning rate, then continue from the last checkpoint with --resume"
         )
     optimiser.step()
     optimiser.zero_grad(set_to_none=True)

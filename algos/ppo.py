@@ -1,6 +1,6 @@
 """Proximal policy optimisation with a critic of its own, over the policy's own tokens of a conversation.
 
-    maximise  E[ min(ρ_k Â_k, clip(ρ_k, 1−ε, 1+ε) Â_k) − η (e^{u_k} − u_k − 1) ]      ρ_k = π_θ/π_old, u_k = log π_ref/π_θ
+    maximise  E[ min(ρ_k Â_k, clip(ρ_k, 1−ε, 1+ε) Â_k) − η (e^{u_k} − u_k − 1) ]    ρ = π_θ/π_old, u = log π_ref/π_θ
     minimise  ½ E[ max((V_k − Ĝ_k)², (V̄_k + clip(V_k − V̄_k, ±ε_V) − Ĝ_k)²) ]
 
 k runs over the actor tokens of an episode, across its segments; Â and Ĝ come from `gae`, Â is normalised over the
@@ -27,9 +27,10 @@ from algos.checkpoints import Counters
 from algos.critic import Critic, ValueHead
 from algos.gae import advantages_and_returns, rewards_to_go
 from algos.loop import Batch, Play, Publish, RunLog, Validate
-from algos.models import BatchTensors, Models, check_rows, policy, reference_policy
+from algos.models import Models
 from algos.optim import SCHEDULES, adamw, schedule, set_lr, take_step, within_memory
 from algos.packing import packs
+from algos.policy import BatchTensors, check_rows, policy, reference_policy
 from algos.rows import ActorTokens, actor_tokens
 from scenarios.errors import ModelError
 
@@ -141,9 +142,10 @@ def mini_batches(config: Config, episodes: int, step: int, epoch: int) -> Iterat
 
 def accumulate_actor(
     config: Config, models: Models, batch: ActorTokens, tensors: BatchTensors, scored: Scored, rows: Sequence[int]
-) -> dict[str, Tensor]:
-    """Add the gradient of one mini-batch's loss to the actor; returns its metrics as sums over tokens."""
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Add the gradient of one mini-batch's loss to the actor; returns the loss, and metrics as sums over tokens."""
     weights = _weights(config, batch, rows, models.device)
+    total = torch.zeros((), device=models.device)
     sums: dict[str, Tensor] = {}
     for pack in packs(batch, rows, config.micro_tokens, models.device):
         at = pack.tokens
@@ -156,14 +158,16 @@ def accumulate_actor(
             penalty = losses.reference_penalty(logprobs, scored.reference[at])
             parts["reference_penalty"] = penalty.detach()
             loss = loss + config.eta * penalty
-        (weights[at] * loss).sum().backward()
+        loss = (weights[at] * loss).sum()
+        loss.backward()
+        total += loss.detach()
         with torch.no_grad():
             parts["approx_kl"] = losses.approx_kl(logprobs, scored.old[at])
             parts["clip_frac"] = losses.clipped(logprobs, scored.old[at], config.clip).float()
             parts["entropy"] = entropy
             for name, part in parts.items():
                 sums[name] = sums.get(name, torch.zeros((), device=part.device)) + part.sum()
-    return sums
+    return total, sums
 
 
 def accumulate_critic(
@@ -225,19 +229,21 @@ def update(
         for episodes in mini_batches(config, len(batch.starts) - 1, step, epoch):
             rows = batch.rows_of(episodes)
             if not warming:
-                part = accumulate_actor(config, models, batch, tensors, scored, rows)
+                loss, part = accumulate_actor(config, models, batch, tensors, scored, rows)
                 if "mismatch" not in metrics:  # before the first update: how far the recorder and the trainer agree
                     metrics["mismatch"] = float(part["approx_kl"]) / len(batch.tokens_of(rows))
-                norms["actor"].append(take_step(optimisers["actor"], config.max_grad_norm, what="actor", step=step))
+                norms["actor"].append(
+                    take_step(optimisers["actor"], loss, config.max_grad_norm, what="actor", step=step)
+                )
                 sums = {name: sums.get(name, 0.0) + value for name, value in part.items()}
             loss = accumulate_critic(config, models, batch, scored, rows, warming=warming)
             value_losses.append(float(loss))
-            norms["critic"].append(take_step(optimisers["critic"], config.max_grad_norm, what="critic", step=step))
+            norms["critic"].append(
+                take_step(optimisers["critic"], loss, config.max_grad_norm, what="critic", step=step)
+            )
     metrics |= meter.mean_of(sums, epochs * len(batch.ids))
     metrics["value_loss"] = float(np.mean(value_losses))
     metrics |= {f"grad_norm/{name}": float(np.mean(norm)) for name, norm in norms.items() if norm}
-    if not all(np.isfinite(metrics[name]) for name in ("value_loss", "policy_loss") if name in metrics):
-        raise ModelError(f"step {step}: the loss is not a number; continue from the last checkpoint with lower rates")
     return metrics | {"actor_lr": 0.0 if warming else config.actor_lr * factor}
 
 

@@ -21,11 +21,12 @@ import torch
 from algos import checkpoints, meter
 from algos.checkpoints import Counters
 from algos.loop import RunLog
-from algos.models import BatchTensors, Models, check_rows, policy
+from algos.models import Models
 from algos.optim import SCHEDULES, adamw, schedule, set_lr, take_step, within_memory
 from algos.packing import cut, packs
+from algos.policy import BatchTensors, check_rows, policy
 from algos.rows import ActorTokens, Row, actor_tokens
-from scenarios.errors import DataError, ModelError
+from scenarios.errors import DataError
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +142,8 @@ def train(config: Config, models: Models, *, rows: Sequence[Row], run: RunLog) -
         lr = config.lr * schedule(step, len(steps), kind=config.schedule, warmup=warmup)
         set_lr(optimiser, lr)
         with within_memory(config.micro_tokens):
-            loss = float(accumulate(config, models, batch, tensors, chosen_rows))
-            norm = take_step(optimiser, config.max_grad_norm, what="actor", step=step)
-        if not np.isfinite(loss):
-            raise ModelError(f"step {step}: the loss is {loss}; lower lr and continue from the last checkpoint")
+            loss = accumulate(config, models, batch, tensors, chosen_rows)
+            norm = take_step(optimiser, loss, config.max_grad_norm, what="actor", step=step)
         tokens = sum(len(batch.rows[r].token_ids) for r in chosen_rows)
         seconds = time.perf_counter() - started
         counters.step = step
@@ -152,7 +151,7 @@ def train(config: Config, models: Models, *, rows: Sequence[Row], run: RunLog) -
         counters.tokens += len(batch.tokens_of(chosen_rows))
         last = step == len(steps)
         metrics = {
-            "loss": loss,
+            "loss": float(loss),
             "lr": lr,
             "grad_norm/actor": norm,
             "actor_tokens": counters.tokens,
