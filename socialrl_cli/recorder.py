@@ -16,7 +16,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +193,10 @@ class Recorder:
             error = self._translated(error)
             self._record(session, Call(**common, finished_at=time.time(), error=_described(error)))
             raise error
+        if fault := requests.token_fault(call, self.mode):
+            wrong = EngineError(f"{self.engine.model}: {fault}")
+            self._record(session, replace(call, error=_described(wrong)))
+            raise wrong
         self._count(session.last, call)
         self._record(session, call)
         if kind == "play":
@@ -212,16 +216,15 @@ class Recorder:
         try:
             choice = response["choices"][0]
             message, finish = choice["message"], choice.get("finish_reason")
+            reply = message.get("content") or ""
             columns = requests.tokens(response)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise EngineError(f"{self.engine.model}: its answer is not a chat completion ({error!r})") from error
         if columns[0] is None and "prompt_token_ids" in asked:
             columns = (np.array(asked["prompt_token_ids"], np.int32), *columns[1:])
-        requests.check_tokens(response, columns, self.mode, self.engine.model)
         prompt_ids, token_ids, logprobs = columns
         usage = response.get("usage") or {}
         extras = {name: value for name, value in message.items() if value and name not in ("role", "content")}
-        reply = message.get("content") or ""
         return Call(
             **{**common, "policy_version": response.get("policy_version", common["policy_version"])},
             prompt_ids=prompt_ids,

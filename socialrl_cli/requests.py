@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-from scenarios.errors import EngineError, UsageError
+from scenarios.errors import UsageError
+from socialrl_cli.calls import Call
 
 NEUTRAL: Mapping[str, Any] = {
     "n": 1,
@@ -141,25 +142,23 @@ def tokens(response: Mapping[str, Any]) -> tuple[np.ndarray | None, np.ndarray |
     )
 
 
-def check_tokens(response: Mapping[str, Any], columns: tuple, mode: str, model: str) -> None:
-    """EngineError when an answer's token columns are missing (rl mode) or do not belong together."""
-    names = ("prompt_token_ids", "token_ids", "logprobs")
-    missing = [name for name, column in zip(names, columns, strict=True) if column is None]
+def token_fault(call: Call, mode: str) -> str | None:
+    """What is wrong with an answer's token columns: missing (in rl mode), or not belonging together."""
+    columns = {"prompt_token_ids": call.prompt_ids, "token_ids": call.token_ids, "logprobs": call.logprobs}
+    missing = [name for name, column in columns.items() if column is None]
     if missing and mode == "rl":
-        raise EngineError(
-            f"{model}: its answer has no {' and no '.join(missing)}, which training needs; use a server that returns "
-            "them (vLLM does), or record in distill mode"
+        return (
+            f"its answer has no {' and no '.join(missing)}, which training needs; use a server that returns them "
+            "(vLLM does), or record in distill mode"
         )
-    _, ids, logprobs = columns
-    counted = (response.get("usage") or {}).get("completion_tokens")
-    lengths = {len(column) for column in (ids, logprobs) if column is not None}
-    if ids is not None and counted is not None:
-        lengths.add(counted)
-    if len(lengths) > 1:
-        raise EngineError(
-            f"{model}: {None if ids is None else len(ids)} token ids, {None if logprobs is None else len(logprobs)} "
-            f"log-probabilities and {counted} counted tokens in one answer; they must agree"
-        )
+    if call.token_ids is None or len(call.token_ids) == call.completion_tokens == len(
+        call.token_ids if call.logprobs is None else call.logprobs
+    ):
+        return None
+    return (
+        f"{len(call.token_ids)} token ids, {None if call.logprobs is None else len(call.logprobs)} log-probabilities "
+        f"and {call.completion_tokens} counted tokens in one answer; they must agree"
+    )
 
 
 def grammar_id(request: Mapping[str, Any]) -> str | None:
