@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 CHUNK_LOGITS = 1 << 22  # logits in memory at once, 16 MiB of float32
+LOWEST = torch.finfo(torch.float32).min
 
 
 def logprobs_and_entropy(
@@ -45,7 +46,7 @@ class _LogProbs(torch.autograd.Function):
             log_z[part] = torch.logsumexp(z, -1)
             logprobs[part] = z.gather(1, targets[part, None])[:, 0] - log_z[part]
             p = (z - log_z[part, None]).exp_()
-            entropy[part] = log_z[part] - torch.linalg.vecdot(p, z)
+            entropy[part] = log_z[part] - torch.linalg.vecdot(p, z.clamp_min_(LOWEST))  # 0 · (−inf) counts as 0
         ctx.save_for_backward(hidden, weight, bias, targets, temperature, log_z)
         ctx.rows = rows
         ctx.mark_non_differentiable(entropy)
