@@ -59,10 +59,12 @@ class Proxy:
         return f"{self.url}/s/{key}/v1"
 
     async def start(self) -> Proxy:
-        runner = web.ServerRunner(web.Server(self._handle, access_log=None, request_factory=_request))
+        runner = web.ServerRunner(
+            web.Server(self._handle, access_log=None, request_factory=_request), shutdown_timeout=DRAIN_S
+        )
         await runner.setup()
         try:
-            await web.TCPSite(runner, self.host, self.port, shutdown_timeout=DRAIN_S).start()
+            await web.TCPSite(runner, self.host, self.port).start()
         except OSError as error:
             await runner.cleanup()
             reason = "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror or error

@@ -86,7 +86,7 @@ class Renderer:
         """The ids behind the previous reply, or None when the texts do not line up."""
         assert previous.token_ids is not None
         ids = previous.token_ids.tolist()
-        stop = self._markers.get(ids[-1]) if ids else None
+        stop = self._markers.get(ids[-1]) if ids and previous.finish_reason != "length" else None
         if not after.startswith(before):
             return None
         for written in (previous.reply, None):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,15 @@ def test_markers_inside_a_reply_stay_in_its_tokens(tokenizer: Any, reply: Any) -
     prompt = renderer.extend(before, onwards(before, "hm"))
     assert prompt is not None
     assert prompt[: len(before.full_ids())] == before.full_ids().tolist()
+
+
+def test_a_marker_at_the_end_of_a_reply_that_was_cut_off_is_no_stop(tokenizer: Any, reply: Any) -> None:
+    renderer = Renderer(tokenizer)
+    ids = [*reply("yes", finish="length")[0], tokenizer.convert_tokens_to_ids("<|endoftext|>")]
+    before = replace(answered(renderer, ids, "yes"), finish_reason="length")
+    prompt = renderer.extend(before, onwards(before, "hm"))
+    assert prompt is not None
+    assert prompt[: len(before.full_ids()) + 1] == [*before.full_ids().tolist(), tokenizer.eos_token_id]
 
 
 def test_a_template_that_strips_reasoning_is_named_once(tokenizer: Any, reply: Any, capsys: Any) -> None:
