@@ -21,15 +21,15 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from hashlib import blake2b
+from functools import cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 from envs.answers import clean, malformed, shown
 from envs.events import NOTHING, Ack, Action, ActionSpec, Agent, Channel, Event
+from envs.frame import Answer, Limits, Outcome, derive_seed
 from envs.running import run
-from rewards.core import SeatScore, score
+from rewards.core import score
 from scenarios.core import Scenario
 
 __all__ = [
@@ -49,54 +49,6 @@ __all__ = [
 
 ACCEPTED = Ack("accepted")
 CLOSED = Ack("closed", "the episode has ended")
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What bounds an episode. A decision may take `decide_timeout_s` per attempt, of which it has 1 + `retries`."""
-
-    moves_per_seat: int = 10
-    retries: int = 2
-    say_chars: int = 1000
-    decide_timeout_s: float | None = 300.0
-    episode_timeout_s: float | None = 3600.0
-
-    def __post_init__(self) -> None:
-        if self.moves_per_seat < 1 or self.retries < 0 or self.say_chars < 1:
-            raise ValueError(f"limits must be positive, got {self}")
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How an episode ended; `by` is the seat that closed it, `error` says why it was aborted."""
-
-    status: Literal["agreement", "walk_away", "timeout", "aborted"]
-    agreement: Mapping[str, Any] | None = None
-    by: str | None = None
-    seats: Mapping[str, SeatScore] = field(default_factory=dict)
-    measures: Mapping[str, float] = field(default_factory=dict)
-    error: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "status": self.status,
-            "agreement": self.agreement,
-            "by": self.by,
-            "seats": {seat: scored.to_json() for seat, scored in self.seats.items()},
-            "measures": dict(self.measures),
-            "error": self.error,
-        }
-
-
-class Answer(NamedTuple):
-    """What came back for one notification; enough to play the episode again."""
-
-    seat: str
-    notification_id: str
-    kind: Literal["action", "invalid", "timeout", "error", "absent"]
-    action: Action | None = None
-    text: str = ""
-    reason: str = ""
 
 
 class _Pending:
@@ -120,7 +72,6 @@ class Environment:
 
     def __init__(self, scenario: Scenario, *, seed: int, limits: Limits | None = None) -> None:
         self.scenario, self.seed, self.limits = scenario, seed, limits or Limits()
-        self.rng = random.Random(seed)
         self.channels = {seat: Channel(seat) for seat in self.seats}
         self.journal: list[tuple[tuple[str, ...], Event]] = []  # every event once, with those who were told
         self.walls: list[float] = []  # when, in seconds since the epoch, beside the journal
@@ -132,8 +83,14 @@ class Environment:
         self._pending: dict[str, _Pending] = {}
         self._asked = dict.fromkeys(self.seats, 0)
         self._timer: asyncio.TimerHandle | None = None
+        self._ends: float | None = None  # when the episode's own deadline is, in the loop's time
         self._abort: str | None = None
         self._used = False
+
+    @cached_property
+    def rng(self) -> random.Random:
+        """Where a game's chance comes from."""
+        return random.Random(self.seed)
 
     # ---- what a game writes
 
@@ -217,6 +174,8 @@ class Environment:
         if self._used:
             raise RuntimeError("an environment is used once; make a new one for every episode")
         self._used = True
+        if self.limits.episode_timeout_s is not None:
+            self._ends = asyncio.get_running_loop().time() + self.limits.episode_timeout_s
         ending = Outcome("aborted", error="the rules failed")
         try:
             ending = await self.play()
@@ -264,8 +223,8 @@ class Environment:
         if self._abort is not None:
             raise asyncio.CancelledError
         loop = asyncio.get_running_loop()
-        if pending.expires is not None and self._timer is None:
-            self._timer = loop.call_at(pending.expires, self._expire)
+        if self._timer is None:
+            self._set_timer(loop)
         pending.future = loop.create_future()
         await pending.future
         assert pending.answer is not None
@@ -304,6 +263,9 @@ class Environment:
         self._timer = None
         loop = asyncio.get_running_loop()
         now = loop.time()
+        if self._ends is not None and self._ends <= now:
+            self.abort(f"not finished within {self.limits.episode_timeout_s:g} s")
+            return
         for seat, pending in list(self._pending.items()):
             if pending.expires is not None and pending.expires <= now:
                 if self.deciding.get(seat, ("",))[0] == pending.id:
@@ -311,9 +273,15 @@ class Environment:
                     self.overdue.add(task)
                     task.cancel()
                 self.fail(seat, pending.id, "timeout", f"no answer within {self.limits.decide_timeout_s:g} s")
-        waiting = [pending.expires for pending in self._pending.values() if pending.expires is not None]
-        if waiting:
-            self._timer = loop.call_at(min(waiting), self._expire)
+        if self._pending:
+            self._set_timer(loop)
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        deadlines = [pending.expires for pending in self._pending.values() if pending.expires is not None]
+        if self._ends is not None:
+            deadlines.append(self._ends)
+        if deadlines:
+            self._timer = loop.call_at(min(deadlines), self._expire)
 
     def _finish(self, ending: Outcome) -> None:
         terms = {"status": ending.status, "agreement": ending.agreement, "by": ending.by}
@@ -327,8 +295,3 @@ class Environment:
         )
         for channel in self.channels.values():
             channel.close()
-
-
-def derive_seed(*parts: str | int) -> int:
-    """A 63-bit seed from the names of what it is for: the same parts give the same seed on any machine."""
-    return int.from_bytes(blake2b(repr(parts).encode(), digest_size=8).digest(), "big") >> 1

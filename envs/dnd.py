@@ -13,7 +13,7 @@ from typing import Any
 
 from envs import telling
 from envs.bargain import Bargain, moves, without_answers
-from envs.core import ActionSpec, Event, Limits
+from envs.core import ActionSpec, Event, Limits, derive_seed
 from envs.telling import Prompt
 from rewards.dnd import bundle_fault
 from scenarios.core import Scenario
@@ -35,7 +35,7 @@ class Environment(Bargain):
         super().__init__(scenario, seed=seed, limits=limits)
 
     def opening_order(self) -> tuple[str, ...]:
-        return ("a", "b") if self.rng.random() < 0.5 else ("b", "a")
+        return SEATS if derive_seed(self.seed, "first") % 2 else SEATS[::-1]
 
     def specs(self) -> tuple[tuple[ActionSpec, ...], tuple[ActionSpec, ...]]:
         return _specs(self.counts)

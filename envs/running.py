@@ -62,16 +62,12 @@ def _hand_in(env: Environment, seat: str, opened: str, action: Any) -> None:
 
 async def _run(env: Environment, agents: Mapping[str, Agent]) -> Outcome:
     loop = asyncio.get_running_loop()
-    limit = env.limits.episode_timeout_s
-    timer = loop.call_later(limit, env.abort, f"not finished within {limit:g} s") if limit is not None else None
     tasks = [loop.create_task(_attend(env, seat, agent)) for seat, agent in agents.items()]
     for task in tasks:
         task.add_done_callback(lambda task: _check(env, task))
     try:
         outcome = await env.conduct()
     finally:
-        if timer is not None:
-            timer.cancel()
         for _, task in list(env.deciding.values()):
             task.cancel()
         await asyncio.sleep(0)
