@@ -76,8 +76,9 @@ async def test_a_streaming_client_gets_a_stream(tmp_path: Path, scripted: Any, r
 
 async def test_streamed_tool_calls_are_numbered(tmp_path: Path, scripted: Any) -> None:
     calls = [{"id": f"t{i}", "type": "function", "function": {"name": "move", "arguments": "{}"}} for i in range(2)]
+    message = {"role": "assistant", "content": None, "tool_calls": calls}
     choice = {
-        "index": 0, "finish_reason": "tool_calls", "message": {"role": "assistant", "content": None, "tool_calls": calls},
+        "index": 0, "finish_reason": "tool_calls", "message": message,
         "token_ids": [5, 1], "token_logprobs": [-1.0, -2.0],
     }  # fmt: skip
     response = {
