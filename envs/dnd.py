@@ -22,6 +22,7 @@ from scenarios.dnd import ITEMS, TOTAL, Triple, triple
 SEATS = ("a", "b")
 TRAINABLE = SEATS
 MOVES = ("message", "propose", "accept", "reject", "walk_away")
+PRIVATE = {"a": ("values", "a"), "b": ("values", "b")}
 
 
 class Environment(Bargain):

@@ -180,10 +180,7 @@ async def test_an_agent_that_names_an_old_notification_uses_up_its_tries():
     env = game(retries=1)
     await run(env, {"a": Old(), "b": Says()})
     reasons = [event.payload["reason"] for event in told(env, "a", "invalid_action")]
-    assert reasons == ["a0 is not open; answer a1", "a0 is not open; answer a2"] + [
-        "a0 is not open; answer a3",
-        "a0 is not open; answer a4",
-    ]
+    assert reasons == [f"a0 is not open; answer a{number}" for number in (1, 2, 3, 4)]
     assert told(env, "b", "message")[0].payload["say"] == ""
 
 
@@ -282,11 +279,11 @@ async def test_an_agent_that_need_not_wait_is_called_in_the_moment_of_asking():
 
 
 async def test_a_quick_agent_that_raises_or_answers_nonsense_is_treated_like_any_other():
-    class Bad:
-        answers = [RuntimeError("oh"), None, 5, Action("fly")]
+    answers = [RuntimeError("oh"), None, 5, Action("fly")]
 
+    class Bad:
         def choose(self, context, actions):
-            answer = self.answers.pop(0)
+            answer = answers.pop(0)
             if isinstance(answer, Exception):
                 raise answer
             return answer
