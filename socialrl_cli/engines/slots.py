@@ -1,136 +1,187 @@
 """The tensors of the embedded engine: a preallocated key-value cache of slots, attention over it, sampling.
 
-A step runs the model once over a flat row of tokens, (1, N): first one token of each decoding slot, then
-the new prompt tokens of the joining ones. transformers hands every layer's queries, keys and values to
-`attend`, which writes keys and values into the cache and reads the slots that it needs; without a `plan`
-(the trainer's own forward passes) it is plain `sdpa`. Query heads that share a key head are folded into
-the query length, so that keys are never repeated.
+A step runs the model once over a flat row of tokens, (1, N): one token of each decoding slot, then the new
+prompt tokens of the joining ones. transformers hands every layer's queries, keys and values to `attend`,
+which writes keys and values into the cache and reads the slots that it needs; without a `plan` (the
+trainer's own forward passes) it is plain `sdpa`. Query heads that share a key head are folded into the
+query length, so that keys are never repeated.
 
 Legend: N tokens of the step, S slots, C capacity of a slot in tokens, L tokens attended, D decoding rows,
 R joining rows of T tokens at most, H key heads, G query heads a key head, d head size, V vocabulary.
-Leaves out: sliding windows, attention sinks, logit caps inside attention (refused), paging.
+Leaves out: sliding windows, attention sinks, logit caps inside attention (all refused), paging.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from scenarios.errors import ModelError
+from socialrl_cli.engines.base import Sampling
 
 ATTENTION = "socialrl_slots"
+ROUND = 16  # attended lengths are multiples of it
+WORTH_COPYING = 16  # a shorter beginning shared with another slot is prefilled again, tokens
 UNSUPPORTED = ("sliding_window", "softcap", "s_aux", "position_bias", "head_mask")
 
 
 class Cache:
-    """Keys and values of `slots` slots, and a scratch slot (the last) that takes the writes of padding."""
+    """Keys and values of S slots, and of a scratch slot (the last) that takes what padding writes."""
 
-    def __init__(self, layers: int, slots: int, heads: int, capacity: int, head_dim: int, like: torch.Tensor) -> None:
-        self.slots, self.heads, self.capacity, self.head_dim = slots, heads, capacity, head_dim
-        self.device, self.dtype = like.device, like.dtype
-        shape = (layers, slots + 1, heads, capacity, head_dim)  # zeros: what is masked must still be finite
-        self.keys = list(torch.zeros(shape, device=like.device, dtype=like.dtype))  # layers x (S+1, H, C, d)
-        self.values = list(torch.zeros(shape, device=like.device, dtype=like.dtype))
-
-    def copy(self, source: int, target: int, tokens: int) -> None:
-        for states in (*self.keys, *self.values):
-            states[target, :, :tokens] = states[source, :, :tokens]
-
-    def clear(self, slots: int | slice = slice(None)) -> None:
-        for states in (*self.keys, *self.values):
-            states[slots] = 0
-
-    def rows(self, slots: np.ndarray, positions: np.ndarray) -> torch.Tensor:
-        """Where a layer's flat (S+1 * H * C, d) cache holds these tokens: (N * H,)."""
-        heads = np.arange(self.heads)
-        flat = (slots[:, None] * self.heads + heads) * self.capacity + positions[:, None]  # (N, H)
-        return self.tensor(flat.reshape(-1))
+    def __init__(self, lm: Any, slots: int, capacity: int) -> None:
+        shape, like = lm.config.get_text_config(), lm.get_output_embeddings().weight
+        self.slots, self.capacity, self.device = slots, capacity, like.device
+        self.heads = getattr(shape, "num_key_value_heads", None) or shape.num_attention_heads
+        self.groups, self.layers = shape.num_attention_heads // self.heads, shape.num_hidden_layers
+        head_dim = getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads
+        whole = (2, self.layers, slots + 1, self.heads, capacity, head_dim)
+        self.whole = torch.zeros(whole, device=like.device, dtype=like.dtype)  # zeros: what is masked must be finite
+        self.keys, self.values = list(self.whole[0]), list(self.whole[1])  # per layer (S+1, H, C, d)
 
     def tensor(self, array: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(array).to(self.device, non_blocking=True)
+        return torch.from_numpy(array).to(self.device)
+
+    def attended(self, positions: np.ndarray, unit: int) -> int:
+        """L that holds these positions, in whole units."""
+        return min((int(positions.max()) // unit + 1) * unit, self.capacity)
 
     def bias(self, last: np.ndarray, length: int) -> torch.Tensor:
         """Additive mask over `length` cached tokens, 0 up to each position in `last`, -inf after: (*last.shape, L)."""
-        seen = self.tensor(np.arange(length) <= last[..., None])
-        return torch.zeros(seen.shape, device=self.device, dtype=self.dtype).masked_fill_(~seen, -torch.inf)
+        hidden = self.tensor(np.arange(length) > last[..., None])
+        return torch.zeros(hidden.shape, device=self.device, dtype=self.whole.dtype).masked_fill_(hidden, -torch.inf)
+
+
+class Slots:
+    """Who has which slot, and what the cache holds of it. Arrays over the S slots."""
+
+    def __init__(self, slots: int, capacity: int) -> None:
+        self.tokens = np.zeros((slots, capacity), np.int32)
+        self.logprobs, self.uniforms = np.zeros((2, slots, capacity), np.float32)
+        self.temperature, self.running = np.ones(slots, np.float32), np.zeros(slots, bool)
+        # Tokens of prompt and answer so far; the leading ones whose keys and values are in the cache; of
+        # these, the ones that came in chunks of a fixed shape; the clock of the slot's last change of hands.
+        self.known, self.filled, self.chunked, self.used = np.zeros((4, slots), np.int64)
+        self.clock = 0
+
+    def release(self, slot: int) -> None:
+        self.clock += 1
+        self.running[slot], self.used[slot] = False, self.clock
+
+    def forget(self) -> None:
+        for state in (self.running, self.filled, self.chunked, self.used):
+            state[:] = 0
+
+    def take(self, asked: Sampling, cache: Cache, block: int) -> tuple[int, int, bool]:
+        """The slot that the prompt continues, else the longest unused one with what another slot shares.
+
+        Returns the slot, how many prompt tokens are kept, and whether another conversation had to go.
+        With a `block` only whole chunks are kept.
+        """
+        n, evicts = len(asked.prompt), False
+        differs = self.tokens[:, :n] != asked.prompt
+        same = np.where(differs.any(1), differs.argmax(1), n)  # (S,) leading tokens that each slot has too
+        same = np.minimum(same, np.minimum(self.filled, n - 1))
+        slot = source = int(same.argmax())
+        kept = int(min(same[source], self.chunked[source]) // block * block if block else same[source])
+        if self.running[source] or same[source] < max(self.filled[source], 1):  # not a continuation
+            slot = int(np.where(self.running, np.iinfo(np.int64).max, self.used).argmin())
+            if slot != source:
+                kept, evicts = kept if kept >= WORTH_COPYING else 0, bool(self.filled[slot])
+                cache.whole[:, :, slot, :, :kept] = cache.whole[:, :, source, :, :kept]
+        self.release(slot)  # moves the clock
+        self.running[slot], self.temperature[slot] = True, asked.temperature
+        self.tokens[slot, :n], self.known[slot] = asked.prompt, n
+        self.filled[slot] = self.chunked[slot] = kept
+        numbers = np.random.Generator(np.random.Philox(key=asked.seed % 2**128))
+        self.uniforms[slot, n : asked.limit] = numbers.random(asked.limit - n, np.float32)
+        return slot, kept, evicts
 
 
 @dataclass(slots=True)
 class Decode:
     """One token of each of D slots, the first D tokens of the step."""
 
-    count: int
-    first: int  # the slots' range in the cache, read in place ...
-    stop: int
-    gather: torch.Tensor | None  # ... or, when few of the range decode, (D,) slots to gather
-    spread: torch.Tensor | None  # (D,) their rows in the range; None when they fill it
+    slots: slice  # the range of slots that is read in place ...
+    gather: torch.Tensor | None  # ... or, when few in it decode, the (D,) slots that are copied out first
+    spread: torch.Tensor | None  # (D,) rows of the range that decode; None: all of them
     bias: torch.Tensor  # (rows * H, 1, L)
+    piece: int | None  # tokens attended at once; None: all
 
 
 @dataclass(slots=True)
 class Join:
-    """Several new prompt tokens of each of R slots, padded to T."""
+    """New prompt tokens of each of R slots, padded to T."""
 
     slots: torch.Tensor  # (R,)
-    take: torch.Tensor  # (R * T,) tokens of the step, padding repeats one
-    keep: torch.Tensor  # (tokens,) rows of the (R * T) result that are no padding
-    put: torch.Tensor  # (tokens,) tokens of the step that they belong to
+    take: torch.Tensor  # (R * T,) tokens of the step; padding repeats a row's first
+    keep: torch.Tensor  # (tokens,) which of the R * T are no padding
     bias: torch.Tensor  # (R, 1, G * T, L)
 
 
 @dataclass(slots=True)
 class Plan:
-    """What `attend` needs to know of a step; computed once, used by every layer."""
+    """What `attend` needs to know of a step: made once, used by every layer."""
 
     cache: Cache
     write: torch.Tensor  # (N * H,)
-    decode: Decode | None
-    joins: list[Join]
-    layers: set[int]  # layers that wrote: all of them, or the model does not use this interface
+    decoding: int  # D
+    decode: Decode | None = None
+    joins: list[Join] = field(default_factory=list)
+    layers: set[int] = field(default_factory=set)  # that wrote: all, or the model does not use this interface
 
 
-def plan_decode(cache: Cache, slots: np.ndarray, positions: np.ndarray, length: int, fixed: bool) -> Decode:
-    """Slots ascending. `fixed` reads every slot, whichever of them decode."""
-    first, stop = (0, cache.slots) if fixed else (int(slots[0]), int(slots[-1]) + 1)
-    gather = spread = None
-    if not fixed and len(slots) * 2 < stop - first:
-        gather, last = cache.tensor(slots), positions
-    elif len(slots) == stop - first:
-        last = positions
-    else:
-        last = np.zeros(stop - first, np.int64)
-        last[slots - first] = positions
-        spread = cache.tensor(slots - first)
-    bias = cache.bias(last, length)[:, None].expand(-1, cache.heads, -1).reshape(-1, 1, length)
-    return Decode(len(slots), first, stop, gather, spread, bias)
-
-
-def plan_join(
+def plan_step(
     cache: Cache,
     slots: np.ndarray,
-    starts: np.ndarray,
-    counts: np.ndarray,
+    positions: np.ndarray,
+    real: np.ndarray,
+    decoding: int,
     offsets: np.ndarray,
-    groups: int,
-    length: int,
-) -> Join:
-    """`offsets`: where in the step each row's tokens begin. Rows of similar counts belong together."""
-    steps = np.arange(counts.max())
-    valid = steps < counts[:, None]  # (R, T)
-    within = np.where(valid, steps, 0)
-    take = offsets[:, None] + within
-    bias = cache.bias(starts[:, None] + within, length)  # (R, T, L)
-    bias = bias[:, None].expand(-1, groups, -1, -1).reshape(len(slots), 1, -1, length)
-    flat = take.reshape(-1)
-    keep = np.flatnonzero(valid)
-    return Join(cache.tensor(slots), cache.tensor(flat), cache.tensor(keep), cache.tensor(flat[keep]), bias)
+    counts: np.ndarray,
+    *,
+    piece: int | None,
+) -> Plan:
+    """The first `decoding` of N tokens are one a slot, slots ascending; then `counts[r]` a row from `offsets[r]` on.
+
+    What is not `real` is padding, and writes into the scratch slot. With `piece` every shape is fixed.
+    """
+    write = np.where(real, slots, cache.slots)[:, None] * cache.heads + np.arange(cache.heads)
+    plan = Plan(cache, cache.tensor((write * cache.capacity + positions[:, None]).reshape(-1)), decoding)
+    if decoding:
+        length = cache.attended(positions[:decoding], piece or ROUND)
+        plan.decode = plan_decode(cache, slots[:decoding], positions[:decoding], length, piece)
+    size = np.maximum(np.ceil(np.log2(np.maximum(counts, 1))), 5)  # padded together: of one power of two, at least 32
+    for power in np.unique(size):
+        rows, count = offsets[size == power], counts[size == power]
+        steps = np.arange(count.max())
+        padding = steps >= count[:, None]  # (R, T)
+        take = rows[:, None] + np.where(padding, 0, steps)
+        length = cache.capacity if piece else cache.attended(positions[take], ROUND)
+        bias = cache.bias(positions[take], length)[:, None].expand(-1, cache.groups, -1, -1)  # (R, G, T, L)
+        bias = bias.reshape(len(rows), 1, -1, length)
+        keep = cache.tensor(np.flatnonzero(~padding))
+        plan.joins.append(Join(cache.tensor(slots[rows]), cache.tensor(take.reshape(-1)), keep, bias))
+    return plan
+
+
+def plan_decode(cache: Cache, slots: np.ndarray, positions: np.ndarray, length: int, piece: int | None) -> Decode:
+    first, count = int(slots[0]), int(slots[-1] - slots[0]) + 1
+    gather = spread = None
+    if len(slots) * 2 < count:
+        gather = cache.tensor(slots)
+    elif len(slots) < count:
+        spread = cache.tensor(slots - first)
+        positions, packed = np.zeros(count, np.int64), positions
+        positions[slots - first] = packed
+    bias = cache.bias(positions, length)[:, None].expand(-1, cache.heads, -1).reshape(-1, 1, length)
+    return Decode(slice(first, first + count), gather, spread, bias, piece)
 
 
 def attend(
@@ -143,86 +194,110 @@ def attend(
     plan: Plan | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
+    """transformers' attention interface → (1, N, H * G, d)."""
     if plan is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
     if wanted := [name for name in UNSUPPORTED if kwargs.get(name) is not None]:
-        raise ModelError(
-            f"the embedded engine has no {wanted[0]} in attention, which this model uses; serve it with vLLM"
-        )
-    cache, layer = plan.cache, int(module.layer_idx)  # type: ignore[arg-type]
+        raise ModelError(f"the embedded engine's attention has no {wanted[0]}; serve this model with vLLM")
+    layer, d = int(module.layer_idx), query.shape[-1]  # type: ignore[arg-type]
     plan.layers.add(layer)
-    keys, values = cache.keys[layer], cache.values[layer]
-    heads, d = cache.heads, cache.head_dim
-    scale = d**-0.5 if scaling is None else scaling
+    keys, values = plan.cache.keys[layer], plan.cache.values[layer]
     keys.view(-1, d).index_copy_(0, plan.write, key[0].transpose(0, 1).reshape(-1, d))
     values.view(-1, d).index_copy_(0, plan.write, value[0].transpose(0, 1).reshape(-1, d))
+    scale = d**-0.5 if scaling is None else scaling
     q = query[0].transpose(0, 1)  # (N, H * G, d)
-    part = plan.decode
-    out = None
-    if part is not None:
-        out = decode_attention(q[: part.count], keys, values, part, heads, scale)
-    if not plan.joins:
-        return out.unsqueeze(0), None  # type: ignore[union-attr]
-    whole = torch.empty(q.shape, device=q.device, dtype=q.dtype)
-    if out is not None and part is not None:
-        whole[: part.count] = out
-    for join in plan.joins:
-        whole.index_copy_(0, join.put, join_attention(q, keys, values, join, heads, scale))
-    return whole.unsqueeze(0), None
+    if plan.decode is None or plan.joins:
+        out = torch.empty(q.shape, device=q.device, dtype=q.dtype)
+        if plan.decode is not None:
+            out[: plan.decoding] = decode_attention(q[: plan.decoding], keys, values, plan.decode, scale)
+        for join in plan.joins:
+            join_attention(q, keys, values, join, scale, out)
+    else:
+        out = decode_attention(q, keys, values, plan.decode, scale)
+    return out[None], None
 
 
 def decode_attention(
-    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, part: Decode, heads: int, scale: float
+    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, part: Decode, scale: float
 ) -> torch.Tensor:
-    """(D, H * G, d) → the same shape. One batched product per side; the scores are small, (rows * H, G, L)."""
-    shape, length, d = q.shape, part.bias.shape[-1], q.shape[-1]
+    """(D, H * G, d) → the same shape. On a CPU these products of small batches beat the fused kernel."""
+    shape, d, length = q.shape, q.shape[-1], part.bias.shape[-1]
     q = q.reshape(shape[0], -1)
     if part.gather is not None:
         keys = keys[:, :, :length].index_select(0, part.gather)
         values = values[:, :, :length].index_select(0, part.gather)
     else:
-        keys, values = keys[part.first : part.stop], values[part.first : part.stop]
+        keys, values = keys[part.slots], values[part.slots]
         if part.spread is not None:
-            q = q.new_zeros((part.stop - part.first, q.shape[1])).index_copy_(0, part.spread, q)
-    keys, values = keys.flatten(0, 1)[:, :length], values.flatten(0, 1)[:, :length]  # (rows * H, L, d)
-    scores = torch.baddbmm(part.bias, q.view(len(keys), -1, d), keys.transpose(1, 2), alpha=scale)
-    out = torch.bmm(scores.softmax(-1), values)  # (rows * H, G, d)
+            q = q.new_zeros((len(keys), q.shape[1])).index_copy_(0, part.spread, q)
+    keys, values = keys.flatten(0, 1), values.flatten(0, 1)  # (rows * H, L, d)
+    q = q.view(len(keys), -1, d)
+    if part.piece is None:
+        scores = torch.baddbmm(part.bias, q, keys[:, :length].transpose(1, 2), alpha=scale)
+        out = torch.bmm(scores.softmax(-1), values[:, :length])  # (rows * H, G, d)
+    else:  # the same in pieces: one that is wholly masked changes no bit, however many follow
+        top: Any = -torch.inf
+        total: Any = 0.0
+        out: Any = 0.0  # type: ignore[no-redef]
+        for start in range(0, length, part.piece):
+            here = slice(start, min(start + part.piece, length))
+            scores = torch.baddbmm(part.bias[..., here], q, keys[:, here].transpose(1, 2), alpha=scale)
+            best = scores.amax(-1, keepdim=True).clamp_(min=top)
+            weights, shrink = (scores - best).exp_(), (top - best).exp_()
+            total = total * shrink + weights.sum(-1, keepdim=True)
+            out = out * shrink + torch.bmm(weights, values[:, here])
+            top = best
+        out = out / total
     if part.spread is not None:
-        out = out.view(-1, q.shape[1]).index_select(0, part.spread)
+        out = out.view(-1, shape[1] * d).index_select(0, part.spread)
     return out.view(shape)
 
 
 def join_attention(
-    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, join: Join, heads: int, scale: float
-) -> torch.Tensor:
-    """Takes its tokens out of the step's, (N, H * G, d) → (tokens, H * G, d)."""
-    rows, length, d = len(join.slots), join.bias.shape[-1], q.shape[-1]
+    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, join: Join, scale: float, out: torch.Tensor
+) -> None:
+    """Writes the result of its own tokens into the step's `out`, (N, H * G, d)."""
+    rows, heads, length, d = len(join.slots), keys.shape[1], join.bias.shape[-1], q.shape[-1]
     picked = q.index_select(0, join.take).view(rows, -1, heads, q.shape[1] // heads, d)  # (R, T, H, G, d)
     tokens = picked.shape[1]
     folded = picked.permute(0, 2, 3, 1, 4).reshape(rows, heads, -1, d)  # (R, H, G * T, d)
-    keys = keys[:, :, :length].index_select(0, join.slots)
-    values = values[:, :, :length].index_select(0, join.slots)
-    out = F.scaled_dot_product_attention(folded, keys, values, attn_mask=join.bias, scale=scale)
-    out = out.view(rows, heads, -1, tokens, d).permute(0, 3, 1, 2, 4).reshape(rows * tokens, -1, d)
-    return out.index_select(0, join.keep)
+    keys, values = (x[:, :, :length].index_select(0, join.slots) for x in (keys, values))
+    got = scaled_dot_product_attention(folded, keys, values, attn_mask=join.bias, scale=scale)
+    got = got.view(rows, heads, -1, tokens, d).permute(0, 3, 1, 2, 4).reshape(rows * tokens, -1, d)
+    out.index_copy_(0, join.take.index_select(0, join.keep), got.index_select(0, join.keep))
 
 
-def sample(logits: torch.Tensor, temperature: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
+def sample(logits: torch.Tensor, temperature: np.ndarray, uniform: np.ndarray) -> np.ndarray:
     """(R, V) logits, (R,) temperatures, 0 for greedy, (R,) numbers in [0, 1) → tokens and log-probabilities.
 
-    (2, R) float64. The inverse of the cumulative distribution at the row's own number: a row never depends on another. A row
-    whose logits are not finite gets a log-probability that is not finite.
+    (2, R) float64. The inverse of the cumulative distribution at the row's own number: a row never depends
+    on another. A row whose logits are not finite gets a log-probability that is not finite.
     """
-    greedy = temperature == 0
-    x = logits.float() / torch.where(greedy, 1.0, temperature)[:, None]
-    x -= x.amax(-1, keepdim=True)
+    x = logits.float()
+    if (temperature != 1).any():
+        x = x / torch.from_numpy(np.where(temperature == 0, 1, temperature)).to(x)[:, None]
+    x = x - x.amax(-1, keepdim=True)
     cumulative = x.exp().cumsum_(-1)
     total = cumulative[:, -1:]
-    target = torch.minimum(uniform[:, None] * total, torch.nextafter(total, torch.zeros_like(total)))
-    token = torch.searchsorted(cumulative, target, right=True)
-    token = torch.where(greedy[:, None], x.argmax(-1, keepdim=True), token).clamp_(max=x.shape[-1] - 1)
+    target = torch.from_numpy(uniform).to(x)[:, None] * total
+    target = torch.minimum(target, torch.nextafter(total, torch.zeros_like(total)))
+    token = torch.searchsorted(cumulative, target, right=True).clamp_(max=x.shape[-1] - 1)
+    if (temperature == 0).any():
+        greedy = torch.from_numpy(temperature == 0).to(x.device)[:, None]
+        token = torch.where(greedy, x.argmax(-1, keepdim=True), token)
     logprob = x.gather(-1, token) - total.log()
-    return torch.cat((token.double(), logprob.double()), dim=1).T
+    return torch.cat((token.double(), logprob.double()), dim=1).T.cpu().numpy()
+
+
+def check_attention(lm: Any, name: str) -> None:
+    """Refuses a model whose attention would come out wrong. Raises ModelError."""
+    kinds = getattr(lm.config.get_text_config(), "layer_types", None) or ()
+    if other := [kind for kind in kinds if kind != "full_attention"]:
+        raise ModelError(f"{name}: {type(lm).__name__} has layers of {other[0]}; serve it with vLLM")
+    if not getattr(lm, "_supports_attention_backend", False):
+        raise ModelError(f"{name}: {type(lm).__name__} takes no other attention than its own; serve it with vLLM")
+    if lm.config._attn_implementation not in ("sdpa", "eager"):
+        raise ModelError(f"{name}: load it with attn_implementation='sdpa', not {lm.config._attn_implementation!r}")
 
 
 AttentionInterface.register(ATTENTION, attend)
