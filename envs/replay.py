@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class EpisodeLog:
-    """A finished episode. `agents` names the participant in each seat."""
+    """A finished episode. `agents` names the participant in each seat; `meta` is whatever its player adds."""
 
     episode_id: str
     env: str
@@ -36,10 +36,13 @@ class EpisodeLog:
     events: list[Json]
     answers: list[Json]
     outcome: Json
+    meta: Json
     walls: list[float]
 
     @classmethod
-    def of(cls, env: Environment, *, episode_id: str, agents: Mapping[str, str]) -> EpisodeLog:
+    def of(
+        cls, env: Environment, *, episode_id: str, agents: Mapping[str, str], meta: Mapping[str, Any] | None = None
+    ) -> EpisodeLog:
         """The log of an environment that has been played."""
         assert env.outcome is not None, "an episode is logged when it has ended"
         return cls(
@@ -52,6 +55,7 @@ class EpisodeLog:
             events=[_event(to, event) for to, event in env.journal],
             answers=[_answer(answer) for answer in env.answers],
             outcome=plain(env.outcome.to_json()),
+            meta=plain(meta or {}),
             walls=list(env.walls),
         )
 
@@ -65,7 +69,8 @@ class EpisodeLog:
         """The inverse of `line`. Raises `DataError`."""
         try:
             row = json.loads(line)
-            return cls(**{name: row[name] for name in cls.__slots__ if name != "walls"}, walls=row.get("walls", []))
+            beside = {"meta": row.get("meta", {}), "walls": row.get("walls", [])}
+            return cls(**{name: row[name] for name in cls.__slots__ if name not in beside}, **beside)
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"not the log of an episode ({type(error).__name__}: {error})") from None
 

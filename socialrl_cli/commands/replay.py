@@ -11,7 +11,7 @@ import typer
 def replay(
     run: Annotated[Path, typer.Argument(help="The run's directory.")],
     episode: Annotated[str, typer.Argument(help="The episode's id, or its beginning.")],
-    seat: Annotated[str | None, typer.Option(help="Only what this seat saw.")] = None,
+    seat: Annotated[str | None, typer.Option(help="Show only what this seat saw.", show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the events as one JSON document.")] = False,
 ) -> None:
     """Show an episode of a run as a conversation.
