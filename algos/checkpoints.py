@@ -23,10 +23,11 @@ import torch
 
 from algos.critic import Critic, ValueHead, load_head, save_head
 from algos.models import Models, load_actor, load_critic
-from scenarios.errors import RunError
+from scenarios.errors import RunError, SocialRLError
 
 COUNTERS, OPTIMISERS = "trainer.json", "optimisers.pt"
 WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx"}
+OF_WHOLE_MODELS = ("config.json", ".index.json")  # save_pretrained writes them where they belong; an adapter has none
 SMALL_BYTES = 8 << 20  # files beside a model that are larger than this are not settings
 
 
@@ -61,8 +62,8 @@ def save_model_folder(folder: Path, models: Models) -> None:
     source = Path(models.source)
     for file in sorted(source.iterdir()) if source.is_dir() else ():
         new = folder / file.name
-        small = file.is_file() and file.stat().st_size <= SMALL_BYTES
-        if small and not new.exists() and file.suffix not in WEIGHTS and not file.name.endswith(".index.json"):
+        small = file.is_file() and file.stat().st_size <= SMALL_BYTES and file.suffix not in WEIGHTS
+        if small and not new.exists() and not file.name.endswith(OF_WHOLE_MODELS):
             shutil.copyfile(file, new)
 
 
@@ -81,7 +82,7 @@ def resume(folder: Path | None, models: Models, optimisers: Mapping[str, torch.o
         for name, optimiser in optimisers.items():
             optimiser.load_state_dict(saved["optimisers"][name])
         torch.set_rng_state(saved["random"])
-    except (OSError, KeyError, TypeError, ValueError, RuntimeError, EOFError) as error:
+    except (SocialRLError, OSError, KeyError, TypeError, ValueError, RuntimeError, EOFError) as error:
         raise RunError(
             f"{folder}: this checkpoint is torn, or of other models ({error}); remove it to go on from the one before"
         ) from error

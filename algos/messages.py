@@ -51,6 +51,8 @@ class Template:
 
     def segments(self, messages: Messages, tools: Any = None) -> list[Pieces]:
         """The conversation cut into pieces, as one segment unless the template rewrites what it wrote before."""
+        if not any(message["role"] == "assistant" for message in messages):
+            return []
         return self._at_once(messages, tools) or self._step_by_step(messages, tools)
 
     def _at_once(self, messages: Messages, tools: Any) -> list[Pieces] | None:

@@ -11,7 +11,7 @@ Left out: quantised bases, models across several devices.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,7 +136,7 @@ def load_actor(
     folder = actor_folder(path)
     with _loading(path):
         tokenizer = AutoTokenizer.from_pretrained(folder)
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+        model = _whole(AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, output_loading_info=True))
     return model.to(device).eval(), tokenizer
 
 
@@ -146,7 +146,7 @@ def load_critic(path: str | Path, *, device: str | torch.device = "cpu") -> Crit
 
     folder = actor_folder(path)
     with _loading(path):
-        critic = Critic(AutoModel.from_pretrained(folder, dtype=torch.float32))
+        critic = Critic(_whole(AutoModel.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)))
     load_head(critic, Path(folder))
     return critic.to(device).eval()
 
@@ -173,10 +173,27 @@ def _device(name: str) -> str:
     return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
 
 
+def _whole(loaded: tuple[Any, Mapping[str, Any]]) -> Any:
+    """The model, unless some of its weights were not in the folder and would be random."""
+    model, info = loaded
+    absent = sorted(map(str, [*info["missing_keys"], *info["mismatched_keys"]]))
+    if absent:
+        raise ValueError(f"{len(absent)} of its weights are not in the folder, {absent[0]} among them")
+    return model
+
+
 @contextmanager
 def _loading(path: str | Path) -> Iterator[None]:
+    """Load in silence; what goes wrong becomes one line."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()  # a critic leaves the output layer out on purpose; what is absent, `_whole` says
     try:
         yield
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelError(f"{path}: the model cannot be loaded: {first}") from error
+    finally:
+        logging.set_verbosity(level)

@@ -254,6 +254,8 @@ def _critic_lr(config: Config, models: Models) -> float:
 def make_optimisers(config: Config, models: Models) -> dict[str, torch.optim.Optimizer]:
     if models.critic is None:
         raise ModelError(f"{models.source}: ppo needs a critic; load the models with one")
+    if config.eta and models.reference is None and not models.lora:
+        raise ModelError(f"{models.source}: eta = {config.eta} needs a reference model; load the models with one")
     return {
         "actor": adamw(models.trainable(), config.actor_lr, weight_decay=config.weight_decay),
         "critic": adamw(models.critic.parameters(), _critic_lr(config, models), weight_decay=config.weight_decay),
