@@ -71,7 +71,7 @@ class EpisodeLog:
             row = json.loads(line)
             beside = {"meta": row.get("meta", {}), "walls": row.get("walls", [])}
             return cls(**{name: row[name] for name in cls.__slots__ if name not in beside}, **beside)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(f"not the log of an episode ({type(error).__name__}: {error})") from None
 
     def told(self, seat: str | None = None) -> list[Event]:

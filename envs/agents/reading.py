@@ -16,7 +16,7 @@ from typing import Any
 
 from envs.events import Action, ActionSpec
 
-READ = 20_000  # characters at the end of an answer that are looked at
+READ = 8_000  # characters at the end of an answer that are looked at
 _NUMBER = re.compile(
     r"[$€£]?\s*(?P<sign>[-+]?)[$€£]?\s*(?P<digits>\d{1,3}(?:,\d{3})+|\d+)(?P<part>\.\d+)?\s*(?P<kilo>[kK])?"
     r"\s*(?:[$€£]|USD|EUR|GBP|dollars?|euros?|pounds?)?"
