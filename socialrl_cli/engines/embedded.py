@@ -18,22 +18,19 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from transformers import DynamicCache
 
 from scenarios.errors import EngineError, ModelError, SocialRLError
 from socialrl_cli.engines import base
 from socialrl_cli.engines.base import Capabilities, Sampling, Scored
 from socialrl_cli.engines.config import EmbeddedConfig
-from socialrl_cli.engines.slots import ATTENTION, Cache, Plan, Slots, check_attention, plan_step, sample
+from socialrl_cli.engines.slots import ATTENTION, Cache, Plan, Slots, check_attention, plan_step, sample, score
 
-__all__ = ["EmbeddedConfig", "EmbeddedEngine"]
-
-SCORE_CHUNK = 256  # tokens whose logits exist at once
 PIECE = 256  # cached tokens that a deterministic decode step attends at once
 
 
@@ -60,9 +57,7 @@ class EmbeddedEngine:
         shape = self._lm.config.get_text_config()
         context = shape.max_position_embeddings
         if config.capacity > context:
-            raise ModelError(
-                f"{model_name}: capacity {config.capacity} is beyond the model's context of {context} tokens"
-            )
+            raise ModelError(f"{model_name}: capacity {config.capacity} is beyond its context of {context} tokens")
         self._capacity, self._vocabulary = config.capacity or min(context, 4096), shape.vocab_size
         if config.threads:
             torch.set_num_threads(config.threads)
@@ -106,7 +101,8 @@ class EmbeddedEngine:
         ids = base.token_array(token_ids, "token_ids", self._vocabulary)
         if not 2 <= len(ids) <= self._capacity:
             raise ModelError(f"{self.model}: score takes 2 to {self._capacity} tokens, got {len(ids)}")
-        return await self._answer(lambda: self._score(ids, top_k))
+        self._whole.eval()
+        return await self._answer(lambda: score(self._lm, ids, top_k))
 
     async def publish(self, version: int, weights: Mapping[str, Any] | None = None) -> None:
         """The shared weights are `version` from now on (`weights` are loaded into them first). Nothing may run."""
@@ -127,9 +123,7 @@ class EmbeddedEngine:
             return await asyncio.wait_for(call.answer, self.config.timeout_s)
         except TimeoutError:
             at = "waiting in the queue" if call.slot < 0 else f"running in slot {call.slot}"
-            raise EngineError(
-                f"{self.model}: no answer within {self.config.timeout_s:g} s; the call was {at}"
-            ) from None
+            raise EngineError(f"{self.model}: no answer in {self.config.timeout_s:g} s; the call was {at}") from None
         finally:
             if call.answer.cancelled():
                 self._send(call)  # a second time: to be dropped
@@ -174,27 +168,21 @@ class EmbeddedEngine:
             try:
                 settle(call, call.work())
             except Exception as error:
-                settle(call, self._told(error))
+                settle(call, error)
 
     def _release(self, slot: int) -> None:
         self._calls[slot] = None
         self._slots.release(slot)
 
-    def _told(self, error: Exception) -> SocialRLError:
-        if isinstance(error, SocialRLError):
-            return error
-        return EngineError(f"{self.model}: the engine failed: {type(error).__name__}: {error}")
-
     def _fail(self, error: Exception) -> None:
         """Every pending call fails; nothing in the cache is trusted afterwards."""
-        told = self._told(error)
         pending = [call for call in (*self._calls, *self._waiting) if call is not None]
         self._waiting.clear()
         self._calls = [None] * len(self._calls)
         self._slots.forget()
         self._cache.whole.zero_()
         for call in pending:
-            settle(call, told)
+            settle(call, error)
 
     def _mark(self) -> list[int]:
         """Differs after every update of the weights in place."""
@@ -299,8 +287,7 @@ class EmbeddedEngine:
     def _extend(self, slots: np.ndarray, tokens: np.ndarray, logprobs: np.ndarray) -> None:
         """Appends a sampled token to each slot; answers the calls that end with it."""
         at, lengths = self._slots, self._slots.known[slots]
-        at.tokens[slots, lengths], at.logprobs[slots, lengths] = tokens, logprobs
-        at.known[slots] += 1
+        at.tokens[slots, lengths], at.logprobs[slots, lengths], at.known[slots] = tokens, logprobs, lengths + 1
         self.counters["decoded"] += len(slots)
         for slot, token, n, good in zip(slots.tolist(), tokens, lengths.tolist(), np.isfinite(logprobs), strict=True):
             call = self._calls[slot]
@@ -319,29 +306,15 @@ class EmbeddedEngine:
                 settle(call, EngineError(message))
             self._release(slot)
 
-    def _score(self, ids: np.ndarray, top_k: int) -> Scored:
-        """A plain forward pass in chunks, so that the logits of a long text never exist at once."""
-        self._whole.eval()
-        tokens = self._cache.tensor(ids.astype(np.int64))
-        past, parts = DynamicCache(config=self._lm.config), []
-        with torch.inference_mode():
-            for start in range(0, len(ids) - 1, SCORE_CHUNK):
-                here = slice(start, min(start + SCORE_CHUNK, len(ids) - 1))
-                logits = self._lm(input_ids=tokens[None, here], past_key_values=past, use_cache=True).logits[0]
-                logprobs = logits.float().log_softmax(-1)
-                own = logprobs.gather(1, tokens[here.start + 1 : here.stop + 1, None])[:, 0]
-                best = logprobs.topk(min(top_k, logprobs.shape[-1]))
-                parts.append([t.cpu().numpy() for t in (own, best.indices.int(), best.values)])
-        return Scored(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
 
 def settle(call: Call, answer: Any) -> None:
     """Gives a call its answer, or its error, from the engine's thread."""
+    if isinstance(answer, Exception) and not isinstance(answer, SocialRLError):
+        answer = EngineError(f"the engine failed: {type(answer).__name__}: {answer}")
 
     def wake() -> None:
         if not call.answer.done():
             call.answer.set_exception(answer) if isinstance(answer, Exception) else call.answer.set_result(answer)
 
-    loop = call.answer.get_loop()
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(wake)
+    with suppress(RuntimeError):  # its loop is closed: nobody waits
+        call.answer.get_loop().call_soon_threadsafe(wake)

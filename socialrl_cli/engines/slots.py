@@ -19,14 +19,15 @@ from typing import Any
 import numpy as np
 import torch
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from scenarios.errors import ModelError
-from socialrl_cli.engines.base import Sampling
+from socialrl_cli.engines.base import Sampling, Scored
 
 ATTENTION = "socialrl_slots"
+SCORE_CHUNK = 256  # tokens whose logits exist at once
 ROUND = 16  # attended lengths are multiples of it
 WORTH_COPYING = 16  # a shorter beginning shared with another slot is prefilled again, tokens
 UNSUPPORTED = ("sliding_window", "softcap", "s_aux", "position_bias", "head_mask")
@@ -206,14 +207,13 @@ def attend(
     values.view(-1, d).index_copy_(0, plan.write, value[0].transpose(0, 1).reshape(-1, d))
     scale = d**-0.5 if scaling is None else scaling
     q = query[0].transpose(0, 1)  # (N, H * G, d)
-    if plan.decode is None or plan.joins:
-        out = torch.empty(q.shape, device=q.device, dtype=q.dtype)
-        if plan.decode is not None:
-            out[: plan.decoding] = decode_attention(q[: plan.decoding], keys, values, plan.decode, scale)
-        for join in plan.joins:
-            join_attention(q, keys, values, join, scale, out)
-    else:
-        out = decode_attention(q, keys, values, plan.decode, scale)
+    if plan.decode is not None and not plan.joins:
+        return decode_attention(q, keys, values, plan.decode, scale)[None], None
+    out = torch.empty(q.shape, device=q.device, dtype=q.dtype)
+    if plan.decode is not None:
+        out[: plan.decoding] = decode_attention(q[: plan.decoding], keys, values, plan.decode, scale)
+    for join in plan.joins:
+        join_attention(q, keys, values, join, scale, out)
     return out[None], None
 
 
@@ -236,17 +236,15 @@ def decode_attention(
         scores = torch.baddbmm(part.bias, q, keys[:, :length].transpose(1, 2), alpha=scale)
         out = torch.bmm(scores.softmax(-1), values[:, :length])  # (rows * H, G, d)
     else:  # the same in pieces: one that is wholly masked changes no bit, however many follow
-        top: Any = -torch.inf
-        total: Any = 0.0
-        out: Any = 0.0  # type: ignore[no-redef]
+        out, top = torch.zeros_like(q), q.new_full((*q.shape[:2], 1), -torch.inf)
+        total = torch.zeros_like(top)
         for start in range(0, length, part.piece):
             here = slice(start, min(start + part.piece, length))
             scores = torch.baddbmm(part.bias[..., here], q, keys[:, here].transpose(1, 2), alpha=scale)
-            best = scores.amax(-1, keepdim=True).clamp_(min=top)
+            best = torch.maximum(top, scores.amax(-1, keepdim=True))
             weights, shrink = (scores - best).exp_(), (top - best).exp_()
-            total = total * shrink + weights.sum(-1, keepdim=True)
             out = out * shrink + torch.bmm(weights, values[:, here])
-            top = best
+            top, total = best, total * shrink + weights.sum(-1, keepdim=True)
         out = out / total
     if part.spread is not None:
         out = out.view(-1, shape[1] * d).index_select(0, part.spread)
@@ -289,6 +287,21 @@ def sample(logits: torch.Tensor, temperature: np.ndarray, uniform: np.ndarray) -
     return torch.cat((token.double(), logprob.double()), dim=1).T.cpu().numpy()
 
 
+def score(lm: Any, ids: np.ndarray, top_k: int) -> Scored:
+    """A plain forward pass in chunks, so that the logits of a long text never exist at once."""
+    tokens = torch.from_numpy(ids.astype(np.int64)).to(lm.device)
+    past, parts = DynamicCache(config=lm.config), []
+    with torch.inference_mode():
+        for start in range(0, len(ids) - 1, SCORE_CHUNK):
+            here = slice(start, min(start + SCORE_CHUNK, len(ids) - 1))
+            logits = lm(input_ids=tokens[None, here], past_key_values=past, use_cache=True).logits[0]
+            logprobs = logits.float().log_softmax(-1)
+            own = logprobs.gather(1, tokens[here.start + 1 : here.stop + 1, None])[:, 0]
+            best = logprobs.topk(min(top_k, logprobs.shape[-1]))
+            parts.append([t.cpu().numpy() for t in (own, best.indices.int(), best.values)])
+    return Scored(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
 def check_attention(lm: Any, name: str) -> None:
     """Refuses a model whose attention would come out wrong. Raises ModelError."""
     kinds = getattr(lm.config.get_text_config(), "layer_types", None) or ()
@@ -296,6 +309,8 @@ def check_attention(lm: Any, name: str) -> None:
         raise ModelError(f"{name}: {type(lm).__name__} has layers of {other[0]}; serve it with vLLM")
     if not getattr(lm, "_supports_attention_backend", False):
         raise ModelError(f"{name}: {type(lm).__name__} takes no other attention than its own; serve it with vLLM")
+    if lm.config._attn_implementation == ATTENTION:
+        raise ModelError(f"{name}: another embedded engine has this model; close that one first")
     if lm.config._attn_implementation not in ("sdpa", "eager"):
         raise ModelError(f"{name}: load it with attn_implementation='sdpa', not {lm.config._attn_implementation!r}")
 

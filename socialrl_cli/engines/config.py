@@ -1,0 +1,33 @@
+"""Where tokens come from, as a recipe says it; light, so that a command that needs no model loads none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scenarios.errors import UsageError
+
+
+@dataclass(frozen=True)
+class EmbeddedConfig:
+    slots: int = 64  # requests that run at once, and conversations kept
+    capacity: int = 0  # tokens of a slot, prompt and answer; 0: the model's context, at most 4096
+    block: int = 64  # prompt tokens of one step when deterministic
+    prefill_tokens: int = 512  # most prompt tokens of one step
+    deterministic: bool = False
+    threads: int = 0  # of torch, from the engine's start on; 0: as it is
+    timeout_s: float = 600.0  # of one call, queueing included
+
+    def __post_init__(self) -> None:
+        for name, least in (("slots", 1), ("capacity", 0), ("block", 1), ("prefill_tokens", 1), ("threads", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if self.timeout_s <= 0:
+            raise ValueError(f"timeout_s must be positive, got {self.timeout_s}")
+
+
+def check_engine(name: str) -> None:
+    """Refuse an engine that is not here. Raises UsageError."""
+    if name != "embedded":
+        raise UsageError(
+            f"engine {name!r}: only embedded runs models here; name a served model as openai:MODEL@BASE_URL instead"
+        )
