@@ -76,7 +76,7 @@ class Run:
         if clean:
             _clean(path)
         elif not resume and any(not item.name.startswith(".") for item in path.iterdir()):
-            raise RunError(f"{path} is not empty{_state(path)}; --resume continues it, --clean starts it over")
+            raise RunError(f"{path} is not empty{_state(path)}")
         changes = rundir.differences(rundir.read_config(path), config) if resume else {}
         write_text(path / "config.toml", f"{rundir.MARK}\n{config}")  # first: from here on the folder is a run's
         for name in ("checkpoints", "attempts"):
@@ -181,6 +181,9 @@ class Run:
             pass  # the error itself matters more than its copy in the log
         finally:
             self.close()
+        if isinstance(error, SocialRLError) and self.attempt == 1 and _is_bare(self.path):
+            with suppress(OSError):  # refused before it began: the same command must work once that is mended
+                _remove(self.path)
         if error is None and self.should_stop() and not self.finished:
             raise KeyboardInterrupt
 
@@ -199,10 +202,18 @@ def _truncate(path: Path, step: int) -> None:
 
 
 def _state(path: Path) -> str:
+    if not rundir.is_run(path):
+        return " and holds no run: choose another --run"
     steps = rundir.steps(path)
-    if steps:
-        return f": it holds a run with a checkpoint of step {steps[-1]}"
-    return ": it holds a run without a checkpoint" if rundir.is_run(path) else " and holds no run"
+    reached = f"a checkpoint of step {steps[-1]}" if steps else "no checkpoint"
+    return f": it holds a run with {reached}; --resume continues it, --clean starts it over"
+
+
+def _is_bare(path: Path) -> bool:
+    """Whether a first attempt has left nothing but its own frame: no call, row, metric or checkpoint."""
+    frame = {path / "config.toml", path / LOCK, path / "attempts" / "1.log"}
+    files = {item for item in path.rglob("*") if not item.is_dir()}
+    return all(item in frame or item.stat().st_size == 0 for item in files) and not rundir.steps(path)
 
 
 def _sweep(folder: Path) -> None:

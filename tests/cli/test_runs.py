@@ -49,7 +49,7 @@ def test_starting_into_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> 
     other = tmp_path / "other"
     other.mkdir()
     (other / "thesis.txt").write_text("mine")
-    with pytest.raises(RunError, match="is not empty and holds no run"):
+    with pytest.raises(RunError, match="is not empty and holds no run: choose another --run"):
         Run.open(other)
     with pytest.raises(RunError, match="there is no run to resume"):
         Run.open(other, resume=True)
@@ -237,6 +237,23 @@ def test_a_failing_attempt_leaves_its_traceback_in_the_log(tmp_path: Path) -> No
     with pytest.raises(ZeroDivisionError), Run.open(tmp_path / "run"):
         _ = 1 / 0
     assert "ZeroDivisionError: division by zero" in (tmp_path / "run" / "attempts" / "1.log").read_text()
+
+
+def test_a_run_that_is_refused_before_it_began_leaves_nothing_behind(tmp_path: Path) -> None:
+    def refused(resume: bool) -> None:
+        with Run.open(tmp_path / "run", resume=resume) as run:
+            (run.path / "buffer").mkdir(exist_ok=True)
+            (run.path / "games.jsonl").touch()
+            raise UsageError("no such model")
+
+    with pytest.raises(UsageError):
+        refused(resume=False)
+    assert not (tmp_path / "run").exists()
+    with Run.open(tmp_path / "run") as run:
+        run.save(1, weights("one"))
+    with pytest.raises(UsageError):
+        refused(resume=True)
+    assert rundir.steps(tmp_path / "run") == [1]
 
 
 def test_the_first_interrupt_asks_and_the_second_stops(tmp_path: Path) -> None:
