@@ -150,7 +150,8 @@ def build(kind: type[T], tree: Any, source: str, at: str = "") -> T:
     try:
         return kind(**values)
     except ValueError as error:
-        raise UsageError(f"{_origin(tree, source)}: {at.rstrip('.') or kind.__name__}: {error}") from error
+        table = f"{at.rstrip('.')}: " if at else ""
+        raise UsageError(f"{_origins(tree, source)}: {table}{error}") from error
 
 
 def _meant(kind: type, key: str, at: str) -> str:
@@ -262,6 +263,12 @@ def _origin(value: Any, source: str) -> str:
     while isinstance(value, Mapping) and len(value) == 1:
         value = next(iter(value.values()))
     return value.origin if isinstance(value, Given) else source
+
+
+def _origins(tree: Mapping[str, Any], source: str) -> str:
+    """Where the values of a table were given: the file, and each `--set`."""
+    sets = [value.origin for value in tree.values() if isinstance(value, Given)]
+    return ", ".join(sets if len(sets) == len(tree) and sets else [source, *sets])
 
 
 def _wrong(source: str, at: str, expected: str, value: Any) -> UsageError:

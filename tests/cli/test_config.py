@@ -137,6 +137,16 @@ def test_a_bad_set_value_is_refused_and_named(item: str, message: str) -> None:
     assert str(caught.value) == message
 
 
+def test_a_bad_combination_names_the_file_and_each_set_value(tmp_path: Path) -> None:
+    path = written(tmp_path, "[train]\nlr = 1\n")
+    with pytest.raises(UsageError) as caught:
+        load(Config, path, ["name=x", "train.steps=-5"])
+    assert str(caught.value) == f"{path}, --set train.steps=-5: train: steps, got -5, expected at least 0"
+    with pytest.raises(UsageError) as caught:
+        load(Train, None, ["steps=-5"])
+    assert str(caught.value) == "--set steps=-5: steps, got -5, expected at least 0"
+
+
 def test_a_missing_required_key_is_named(tmp_path: Path) -> None:
     path = written(tmp_path, "seed = 1\n")
     with pytest.raises(UsageError, match="key 'model' is missing; it must be a string"):
