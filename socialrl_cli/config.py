@@ -268,7 +268,8 @@ def _origin(value: Any, source: str) -> str:
 def _origins(tree: Mapping[str, Any], source: str) -> str:
     """Where the values of a table were given: the file, and each `--set`."""
     sets = [value.origin for value in tree.values() if isinstance(value, Given)]
-    return ", ".join(sets if len(sets) == len(tree) and sets else [source, *sets])
+    whole = len(sets) == len(tree) or source == "--set"
+    return ", ".join(sets if whole and sets else [source, *sets])
 
 
 def _wrong(source: str, at: str, expected: str, value: Any) -> UsageError:
