@@ -57,7 +57,7 @@ def check(request: Mapping[str, Any], mode: str, *, rendered_here: bool) -> None
     messages = request.get("messages")
     if not isinstance(messages, (list, tuple)) or not messages:
         raise Refused("messages", f"expected a non-empty list, got {messages!r:.60}")
-    if not all(isinstance(message, Mapping) and isinstance(message.get("role"), str) for message in messages):
+    if not all(isinstance(message, dict) and isinstance(message.get("role"), str) for message in messages):
         raise Refused("messages", "each message must be an object with a role")
     temperature = request.get("temperature")
     if temperature is not None and (isinstance(temperature, bool) or not isinstance(temperature, (int, float))):

@@ -13,14 +13,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-import aiohttp
 import orjson
 
 from scenarios.errors import EngineError, ModelError, UsageError
 from socialrl_cli.engines.base import Capabilities, Scored
+from socialrl_cli.engines.http11 import Client
 
 TIMEOUT_S = 600.0
-CONNECT_S = 10.0
 TRIES = 4
 PAUSE_S = 0.25  # before the second try; doubles
 AGAIN = frozenset((429, 502, 503, 504))
@@ -82,10 +81,11 @@ class RemoteEngine:
             token_input=False,
         )
         self._model = model
-        self._headers = {"Content-Type": "application/json"}
-        if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
-        self._session: aiohttp.ClientSession | None = None
+        key = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        try:
+            self._http = Client(self.base_url, {"Content-Type": "application/json", **key})
+        except ValueError as error:
+            raise UsageError(f"{self.base_url}: {error}") from error
 
     @property
     def model(self) -> str:
@@ -108,7 +108,7 @@ class RemoteEngine:
 
     async def models(self) -> list[str]:
         """The names of the models that the server offers."""
-        data = await self._ask("GET", "/models", None)
+        data = await self._ask("GET", "/models", b"")
         try:
             return [entry["id"] for entry in orjson.loads(data)["data"]]
         except (ValueError, KeyError, TypeError) as error:
@@ -121,43 +121,37 @@ class RemoteEngine:
         raise ModelError(f"{self.base_url}: the weights of a server elsewhere cannot be changed")
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        self._http.close()
 
-    async def _ask(self, method: str, path: str, data: bytes | None) -> bytes:
+    async def _ask(self, method: str, path: str, data: bytes) -> bytes:
         try:
             async with asyncio.timeout(self.timeout_s):
-                return await self._tries(method, self.base_url + path, data)
+                return await self._tries(method, path, data)
         except TimeoutError as error:
             raise NoAnswer(f"{self.base_url}: no answer within {self.timeout_s:g} s", 504) from error
 
-    async def _tries(self, method: str, url: str, data: bytes | None) -> bytes:
-        if self._session is None:
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0), timeout=timeout, headers=self._headers
-            )
-        for left in range(self.tries - 1, -1, -1):
+    async def _tries(self, method: str, path: str, data: bytes) -> bytes:
+        for number in range(1, self.tries + 1):
             try:
-                async with self._session.request(method, url, data=data, allow_redirects=False) as response:
-                    answer = await response.read()
-                    if response.status == 200:
-                        return answer
-                    if response.status not in AGAIN or not left:
-                        raise _refused(self.base_url, response.status, answer)
-            except (aiohttp.ClientError, OSError) as error:
-                if isinstance(error, TimeoutError) or not left:
+                status, answer = await self._http.ask(method, path, data)
+                if status == 200:
+                    return answer
+                if status not in AGAIN or number == self.tries:
+                    raise _refused(self.base_url, status, answer)
+            except ValueError as error:
+                raise EngineError(f"{self.base_url}: its answer is not HTTP ({error})") from error
+            except OSError as error:
+                if number == self.tries:
                     reason = str(error) or type(error).__name__
                     raise NoAnswer(f"{self.base_url}: cannot be reached ({reason}); is the server up?", 502) from error
-            await asyncio.sleep(PAUSE_S * 2 ** (self.tries - 1 - left - 1))
+            await asyncio.sleep(PAUSE_S * 2 ** (number - 1))
         raise AssertionError("unreachable")
 
 
 def checked_url(url: str) -> str:
     """The base URL without a slash at its end, and with /v1 when it has no path."""
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if parts.scheme not in ("http", "https") or not parts.hostname or not (url.isascii() and url.isprintable()):
         raise UsageError(f"{url!r} is not a base URL; expected something like http://127.0.0.1:8000/v1")
     url = url.rstrip("/")
     return url if parts.path.strip("/") else url + "/v1"
