@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,14 @@ def memory_mb(field: str = "VmHWM") -> float:
         import resource
 
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+
+
+def reset_peak() -> None:
+    """Let the peak start again from what is held now, where the system can."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    with contextlib.suppress(OSError):  # else the peak goes on from where it was
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 def reward_metrics(rows: Sequence[Row]) -> dict[str, float]:

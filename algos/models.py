@@ -90,19 +90,17 @@ class Models:
 def load(config: ModelConfig, *, critic: bool = False, reference: bool = False) -> Models:
     """Load what a run needs. Raises ModelError, in one line, for whatever cannot be loaded or trained."""
     device = _device(config.device)
-    full_precision = config.lora is None and not is_adapter(config.actor)
-    weights = torch.float32 if full_precision else DTYPES[config.dtype]
-    actor, tokenizer = load_actor(config.actor, dtype=weights, device=device)
+    adapter = is_adapter(config.actor)  # it is trained further, whatever `lora` says
+    base = DTYPES[config.dtype] if adapter or config.lora is not None else torch.float32
+    actor, tokenizer = load_actor(config.actor, dtype=base, device=device)
     models = Models(actor, tokenizer, source=str(actor_folder(config.actor)))
     if config.dtype != "float32":
         models.autocast = DTYPES[config.dtype]
-    if config.lora is not None and not models.lora:
+    if config.lora is not None and not adapter:
         add_lora(actor, config.lora, config.seed)
     _only_adapters_trainable(models)
     check_exact(models)
-    if reference and not full_precision and not is_adapter(config.actor):
-        pass  # a fresh adapter: the reference is the actor without it
-    elif reference:
+    if reference and (adapter or config.lora is None):  # else it is the actor without its fresh adapter
         models.reference = load_actor(config.actor, dtype=DTYPES[config.dtype], device=device)[0].requires_grad_(False)
     if critic and config.critic == VALUE_HEAD:
         models.critic = ValueHead(actor.config.hidden_size).to(device)

@@ -79,7 +79,7 @@ def packs(batch: ActorTokens, rows: Sequence[int], budget: int, device: str | to
 
 def states(backbone: nn.Module, pack: Pack) -> Tensor:
     """The last hidden states that predict the pack's actor tokens, (K, H)."""
-    with attending_by_row(backbone):
+    with attending_by_row(backbone), last_feed_forward_at(backbone, pack.at):
         out = backbone(
             input_ids=pack.input_ids, position_ids=pack.position_ids, use_cache=False, row_lengths=pack.lengths
         )
@@ -97,6 +97,31 @@ def attending_by_row(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         config._attn_implementation = before
+
+
+@contextmanager
+def last_feed_forward_at(backbone: nn.Module, at: Tensor) -> Iterator[None]:
+    """Compute the last layer's feed-forward part at these positions alone: nobody reads the others' (zeros there)."""
+    layers = getattr(backbone, "layers", None)
+    last = getattr(layers[-1], "mlp", None) if isinstance(layers, nn.ModuleList) and len(layers) else None
+    if not isinstance(last, nn.Module):
+        yield
+        return
+
+    def narrow(_: nn.Module, args: tuple[Tensor]) -> tuple[Tensor]:
+        sizes.append(args[0].shape[1])
+        return (args[0].index_select(1, at),)
+
+    def widen(_: nn.Module, __: tuple[Tensor], out: Tensor) -> Tensor:
+        return out.new_zeros(1, sizes.pop(), out.shape[-1]).index_copy(1, at, out)
+
+    sizes: list[int] = []
+    hooks = (last.register_forward_pre_hook(narrow), last.register_forward_hook(widen))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def register() -> None:

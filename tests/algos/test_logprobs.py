@@ -50,7 +50,7 @@ def test_no_tensor_of_all_tokens_by_all_words_is_ever_made() -> None:
     largest = 0
 
     class Watch(torch.overrides.TorchFunctionMode):
-        def __torch_function__(self, function, types, args=(), kwargs=None):  # noqa: ANN001, ANN204
+        def __torch_function__(self, function, types, args=(), kwargs=None):
             nonlocal largest
             out = function(*args, **(kwargs or {}))
             if isinstance(out, torch.Tensor) and out.ndim == 2 and out.shape[-1] == 30:

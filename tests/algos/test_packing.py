@@ -14,7 +14,7 @@ from algos.rows import actor_tokens
 from scenarios.errors import ModelError
 
 
-def logprobs_of(models, rows, budget: int) -> torch.Tensor:  # noqa: ANN001
+def logprobs_of(models, rows, budget: int) -> torch.Tensor:
     batch = actor_tokens(rows)
     tensors = BatchTensors.of(batch, models.device)
     out = torch.zeros(len(batch.ids))
@@ -23,7 +23,7 @@ def logprobs_of(models, rows, budget: int) -> torch.Tensor:  # noqa: ANN001
     return out
 
 
-def padded_logprobs(model, rows) -> torch.Tensor:  # noqa: ANN001
+def padded_logprobs(model, rows) -> torch.Tensor:
     """The usual way: right-padded rows, an attention mask, log_softmax over everything."""
     longest = max(len(row.token_ids) for row in rows)
     ids, mask = torch.zeros(len(rows), longest, dtype=torch.long), torch.zeros(len(rows), longest, dtype=torch.long)
@@ -31,9 +31,7 @@ def padded_logprobs(model, rows) -> torch.Tensor:  # noqa: ANN001
         ids[i, : len(row.token_ids)] = torch.from_numpy(row.token_ids)
         mask[i, : len(row.token_ids)] = 1
     logprobs = model(input_ids=ids, attention_mask=mask, use_cache=False).logits.log_softmax(-1)
-    own = [
-        logprobs[i, np.flatnonzero(row.loss_mask) - 1, row.token_ids[row.loss_mask]] for i, row in enumerate(rows)
-    ]
+    own = [logprobs[i, np.flatnonzero(row.loss_mask) - 1, row.token_ids[row.loss_mask]] for i, row in enumerate(rows)]
     return torch.cat(own)
 
 
@@ -132,3 +130,15 @@ def test_states_are_read_where_the_token_is_predicted(make: SimpleNamespace) -> 
     with torch.no_grad():
         whole = model(input_ids=torch.tensor([[5, 6, 7, 8, 9]]), use_cache=False).last_hidden_state[0]
         torch.testing.assert_close(states(model, pack), whole[[1, 3]], rtol=1e-4, atol=1e-5)
+
+
+def test_the_last_feed_forward_layer_sees_those_positions_alone(make: SimpleNamespace) -> None:
+    model, seen = make.qwen3().model, []
+    for layer in model.layers:
+        layer.mlp.up_proj.register_forward_hook(lambda _, args, out: seen.append(args[0].shape[1]))
+    batch = actor_tokens([make.row("a", ids=[5, 6, 7, 8, 9], mask=[False, False, True, False, True])])
+    (pack,) = packs(batch, [0], 100)
+    states(model, pack)
+    assert seen == [4, 2]
+    model(input_ids=torch.tensor([[5, 6, 7, 8, 9]]), use_cache=False)
+    assert seen[2:] == [5, 5]  # and afterwards nothing is left behind
