@@ -79,6 +79,19 @@ class Models:
         """The longest row, in tokens, that the actor was made for."""
         return int(getattr(self.actor.config, "max_position_embeddings", None) or 1 << 30)
 
+    def describe(self) -> str:
+        """One line for people: sizes, what is trained, and in which arithmetic."""
+        count = sum(p.numel() for p in self.actor.parameters())
+        trained = sum(p.numel() for p in self.trainable())
+        critic = "none"
+        if self.critic is not None:
+            kind = "a value head" if isinstance(self.critic, ValueHead) else "a model"
+            critic = f"{kind} of {sum(p.numel() for p in self.critic.parameters()):,}"
+        return (
+            f"actor {self.source}: {count:,} parameters, {trained:,} of them trained; critic: {critic}; "
+            f"{str(self.compute_dtype).removeprefix('torch.')} on {self.device}"
+        )
+
     def computing(self) -> AbstractContextManager[Any]:
         """Around a forward pass."""
         return torch.autocast(self.device.type, self.autocast) if self.autocast else nullcontext()
@@ -142,6 +155,8 @@ def load_critic(path: str | Path, *, device: str | torch.device = "cpu") -> Crit
     """A critic from a model folder (the output layer is left out), from a saved critic, or from a hub name."""
     from transformers import AutoModel
 
+    if is_adapter(path):
+        raise ModelError(f"{path}: a critic needs a whole model, not an adapter: name one, or use {VALUE_HEAD}")
     folder = actor_folder(path)
     with _loading(path):
         critic = Critic(_whole(AutoModel.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from algos.gae import advantages_and_returns, rewards_to_go
 from algos.loop import Batch, Play, Publish, RunLog, Validate
 from algos.models import Models
 from algos.optim import SCHEDULES, adamw, schedule, set_lr, take_step, within_memory
-from algos.packing import packs
+from algos.packing import packs, token_budget
 from algos.policy import BatchTensors, check_rows, policy, reference_policy
 from algos.rows import ActorTokens, actor_tokens
 from scenarios.errors import ModelError
@@ -59,7 +59,7 @@ class Config:
     recompute_old: bool = False
     importance_weight: bool = False  # needs recompute_old
     importance_cap: float = 2.0
-    micro_tokens: int = 4096  # tokens in one forward pass: memory and speed, never the result
+    micro_tokens: int = 0  # tokens in one forward pass: memory and speed, never the result; 0: by the model's size
     save_every: int = 20  # steps; validation comes with it
     seed: int = 0
 
@@ -70,7 +70,7 @@ class Config:
             raise ValueError(f"schedule: got {self.schedule!r}, expected one of {SCHEDULES}")
         if self.importance_weight and not self.recompute_old:
             raise ValueError("importance_weight: it compares the recomputed old policy; set recompute_old too")
-        for name in ("batch", "mini_batch", "epochs", "warmup_epochs", "micro_tokens", "save_every"):
+        for name in ("batch", "mini_batch", "epochs", "warmup_epochs", "save_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: got {getattr(self, name)}, expected at least 1")
 
@@ -216,9 +216,11 @@ def update(
 ) -> dict[str, Any]:
     """One step's learning from one batch."""
     warming = step <= config.critic_warmup
-    factor = schedule(step, config.steps, kind=config.schedule, warmup=config.lr_warmup)
-    set_lr(optimisers["actor"], config.actor_lr * factor)
-    set_lr(optimisers["critic"], _critic_lr(config, models) * (1.0 if warming else factor))
+    nth, of = step - config.critic_warmup, config.steps - config.critic_warmup  # the actor's rate starts when it does
+    actor_lr = 0.0 if warming else config.actor_lr * schedule(nth, of, kind=config.schedule, warmup=config.lr_warmup)
+    set_lr(optimisers["actor"], actor_lr)
+    critic_factor = 1.0 if warming else schedule(nth, of, kind=config.schedule)
+    set_lr(optimisers["critic"], _critic_lr(config, models) * critic_factor)
     tensors = BatchTensors.of(batch, models.device)
     scored, metrics = score(config, models, batch, tensors, warming=warming)
     sums: dict[str, Tensor] = {}
@@ -244,7 +246,7 @@ def update(
     metrics |= meter.mean_of(sums, epochs * len(batch.ids))
     metrics["value_loss"] = float(np.mean(value_losses))
     metrics |= {f"grad_norm/{name}": float(np.mean(norm)) for name, norm in norms.items() if norm}
-    return metrics | {"actor_lr": 0.0 if warming else config.actor_lr * factor}
+    return metrics | {"actor_lr": actor_lr}
 
 
 def _critic_lr(config: Config, models: Models) -> float:
@@ -272,6 +274,7 @@ def train(
     validate: Validate | None = None,
 ) -> Counters:
     """Train until `config.steps` are done or the run is asked to stop; goes on from the run's latest checkpoint."""
+    config = replace(config, micro_tokens=config.micro_tokens or token_budget(models.actor))
     optimisers = make_optimisers(config, models)
     loaded_mb = meter.memory_mb("VmRSS")
     counters = checkpoints.resume(run.latest(), models, optimisers)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from algos.checkpoints import Counters
 from algos.loop import RunLog
 from algos.models import Models
 from algos.optim import SCHEDULES, adamw, schedule, set_lr, take_step, within_memory
-from algos.packing import cut, packs
+from algos.packing import cut, packs, token_budget
 from algos.policy import BatchTensors, check_rows, policy
 from algos.rows import ActorTokens, Row, actor_tokens
 from scenarios.errors import DataError
@@ -36,7 +36,7 @@ class Config:
     max_steps: int = 0  # 0: no limit beside the epochs
     max_tokens: int = 0  # tokens fed in all; 0: no limit
     batch_tokens: int = 16384  # tokens a step
-    micro_tokens: int = 4096  # tokens in one forward pass: memory and speed, never the result
+    micro_tokens: int = 0  # tokens in one forward pass: memory and speed, never the result; 0: by the model's size
     schedule: str = "linear"  # or "constant"
     warmup: float = 0.05  # part of the steps
     weight_decay: float = 0.0
@@ -56,7 +56,7 @@ class Config:
             raise ValueError(f"schedule: got {self.schedule!r}, expected one of {SCHEDULES}")
         if not 0 <= self.held_out < 1:
             raise ValueError(f"held_out: got {self.held_out}, expected a part of 1")
-        for name in ("epochs", "batch_tokens", "micro_tokens"):
+        for name in ("epochs", "batch_tokens"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: got {getattr(self, name)}, expected at least 1")
 
@@ -119,6 +119,7 @@ def accumulate(
 
 def train(config: Config, models: Models, *, rows: Sequence[Row], run: RunLog) -> Counters:
     """Train over the rows; goes on from the run's latest checkpoint."""
+    config = replace(config, micro_tokens=config.micro_tokens or token_budget(models.actor))
     batch = actor_tokens(chosen(config, rows))
     check_rows(models, batch)
     learned, held = split(config, batch)
@@ -148,13 +149,14 @@ def train(config: Config, models: Models, *, rows: Sequence[Row], run: RunLog) -
         seconds = time.perf_counter() - started
         counters.step = step
         counters.episodes += len({batch.rows[r].episode for r in chosen_rows})
-        counters.tokens += len(batch.tokens_of(chosen_rows))
+        trained = len(batch.tokens_of(chosen_rows))
+        counters.tokens += trained
         last = step == len(steps)
         metrics = {
             "loss": float(loss),
             "lr": lr,
             "grad_norm/actor": norm,
-            "actor_tokens": counters.tokens,
+            "actor_tokens": trained,
             "update_s": seconds,
             "tokens_per_s": tokens / seconds,
             "peak_memory_mb": meter.memory_mb() - loaded_mb,

@@ -22,6 +22,7 @@ import torch
 from algos import meter, ppo, sft
 from algos.models import LoraConfig, ModelConfig, Models, load
 from algos.optim import adamw, take_step
+from algos.packing import token_budget
 from algos.policy import BatchTensors
 from algos.rows import ActorTokens, Row, actor_tokens
 
@@ -35,7 +36,7 @@ def train_bench(
     new_tokens: int = 64,
     skewed: bool = False,
     steps: int = 5,
-    micro_tokens: int = 4096,
+    micro_tokens: int = 0,
     threads: int = 1,
     lora_rank: int = 0,
     dtype: str = "float32",
@@ -47,6 +48,7 @@ def train_bench(
     models = load(ModelConfig(actor=model, critic=critic, lora=lora, dtype=dtype), critic=True)
     batch = actor_tokens(rows(sequences, prompt_tokens, new_tokens, skewed, models.actor.config.vocab_size))
     tokens = int(sum(len(row.token_ids) for row in batch.rows))
+    micro_tokens = micro_tokens or token_budget(models.actor)
     loaded_mb = meter.memory_mb("VmRSS")
     before = matmul_rate()
     out = {
@@ -67,7 +69,7 @@ def train_bench(
         figures["matmul_share"] = round(work[name] / figures["step_s"] / rate, 3)
     return {
         "bench": "train",
-        "settings": settings,
+        "settings": settings | {"micro_tokens": micro_tokens},
         "parameters": {"actor": _count(models.actor), "critic": _count(models.critic)},
         "tokens": tokens,
         "trained_tokens": len(batch.ids),

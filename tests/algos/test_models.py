@@ -60,6 +60,21 @@ def test_a_critic_is_its_own_model_or_a_head_and_starts_at_zero(make: SimpleName
     assert models.load(ModelConfig(actor=str(folder))).critic is None
 
 
+def test_a_critic_is_not_made_of_an_adapter(folder: Path, tmp_path: Path) -> None:
+    lora = models.load(ModelConfig(actor=str(folder), lora=LoraConfig(4, 8)))
+    checkpoints.save_model_folder(tmp_path / "adapter", lora)
+    with pytest.raises(ModelError, match="a critic needs a whole model"):
+        models.load(ModelConfig(actor=str(tmp_path / "adapter")), critic=True)
+
+
+def test_it_says_in_one_line_what_is_trained_and_how(folder: Path) -> None:
+    loaded = models.load(ModelConfig(actor=str(folder), critic="value_head", device="cpu"), critic=True)
+    count = f"{sum(p.numel() for p in loaded.actor.parameters()):,}"
+    assert loaded.describe() == (
+        f"actor {folder}: {count} parameters, {count} of them trained; critic: a value head of 33; float32 on cpu"
+    )
+
+
 def test_a_critic_with_another_vocabulary_is_refused(make: SimpleNamespace, folder: Path) -> None:
     make.qwen3(4, vocabulary=60).save_pretrained(folder.parent / "other")
     with pytest.raises(ModelError, match="60 tokens and the actor's 50"):

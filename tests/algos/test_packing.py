@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algos.packing import PACKED, attending_by_row, cut, packs, states
+from algos.packing import PACKED, attending_by_row, cut, packs, states, token_budget
 from algos.policy import BatchTensors, policy
 from algos.rows import actor_tokens
 from scenarios.errors import ModelError
@@ -142,3 +142,13 @@ def test_the_last_feed_forward_layer_sees_those_positions_alone(make: SimpleName
     assert seen == [4, 2]
     model(input_ids=torch.tensor([[5, 6, 7, 8, 9]]), use_cache=False)
     assert seen[2:] == [5, 5]  # and afterwards nothing is left behind
+
+
+def test_the_budget_follows_the_models_size(make: SimpleNamespace) -> None:
+    model = make.qwen3()
+    assert token_budget(model) == 4096
+    model.config.hidden_size, model.config.intermediate_size, model.config.num_hidden_layers = 576, 1536, 30
+    # 4 bytes · 30 layers · (20·576 + 6·1536) = 2.5 MB a token; 1 GiB holds 431 of them
+    assert token_budget(model) == 431
+    model.config.num_hidden_layers = 300
+    assert token_budget(model) == 256

@@ -154,6 +154,16 @@ def test_warm_up_trains_the_critic_alone_on_the_reward_to_go(make: SimpleNamespa
     assert published == [0, 0, 1]
 
 
+def test_the_actors_rate_starts_when_the_actor_does(make: SimpleNamespace) -> None:
+    models = make.models()
+    config = replace(ONE, critic_warmup=2, steps=6, lr_warmup=1, schedule="linear")
+    optimisers = ppo.make_optimisers(config, models)
+    batch = actor_tokens(make.rows(2))
+    rates = [ppo.update(config, models, optimisers, batch, step)["actor_lr"] for step in range(1, 7)]
+    assert rates == pytest.approx([0, 0, 0.5e-3, 1e-3, 2e-3 / 3, 1e-3 / 3])
+    assert optimisers["critic"].param_groups[0]["lr"] == pytest.approx(0.25e-3)  # falls too, without the rise
+
+
 class Toy:
     """Four tokens behind a prompt of six; reward is the part of them that is below 16."""
 
