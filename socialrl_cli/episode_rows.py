@@ -111,7 +111,7 @@ def _message_rows(common: dict, record: EpisodeRecord, calls: Sequence[Call]) ->
     if record.messages is not None:
         talks = [(record.messages, record.tools)]
     answered = sorted((c for c in calls if c.kind == "play" and c.error is None), key=lambda call: call.index)
-    for call, following in zip(answered, [*answered[1:], None], strict=True):
+    for call, following in zip(answered, [*answered[1:], None], strict=False):  # none: nothing to pair
         if following is None or list(following.messages[: len(call.messages)]) != list(call.messages):
             talks.append((call.conversation(), call.tools))
     versions = [call.policy_version for call in answered]
