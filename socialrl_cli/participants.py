@@ -6,26 +6,15 @@
     openai:MODEL@BASE_URL          a model behind an OpenAI-compatible endpoint
     python:MODULE:ATTR             a callable `ATTR(env=…, seat=…, seed=…)` that returns an agent
 
-`parse` is pure. `Cast` loads each model once, however many seats it takes, and hands out agents; every
-model call of a seat goes through a `Recorder` under a session of its own.
+Pure: nothing is opened here, `cast.py` does that.
 """
 
 from __future__ import annotations
 
-import importlib
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from scenarios.errors import ModelError, UsageError
-
-if TYPE_CHECKING:
-    from envs.agents import Agent
-    from envs.agents.llm import HarnessConfig
-    from socialrl_cli.engines.base import Engine
-    from socialrl_cli.recorder import Call, Recorder
+from scenarios.errors import UsageError
 
 KINDS = {
     "scripted": "scripted:NAME[:key=value,…]",
@@ -34,7 +23,6 @@ KINDS = {
     "openai": "openai:MODEL@BASE_URL",
     "python": "python:MODULE:ATTR",
 }
-HARNESS_FILE = "socialrl.json"  # beside a model's weights: how it wants to be asked
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,199 @@
+"""Opens what the participants of a run need, once each, and seats them.
+
+A model is loaded once however many seats it takes; its calls go through one `Recorder`, a session a seat of an
+episode. The trainer's own model is handed in with `adopt`. How a model wants to be asked (prompt form, action
+format, memory) stands in `socialrl.json` beside its weights; models without one get the full prompt.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from envs.agents import Agent
+from envs.agents.llm import HarnessConfig, LLMAgent, Transcribed
+from envs.agents.scripted import scripted
+from scenarios.errors import EngineError, ModelError, RunError, UsageError
+from socialrl_cli.participants import Participant, parse
+
+if TYPE_CHECKING:
+    from socialrl_cli.calls import Call
+    from socialrl_cli.engines.base import Engine
+    from socialrl_cli.engines.embedded import EmbeddedConfig
+    from socialrl_cli.recorder import Recorder
+
+HARNESS_FILE = "socialrl.json"
+FATAL = (EngineError, ModelError, RunError)  # of a model call: they end the episode, not the move
+
+
+class Seat:
+    """One participant in one episode. `calls` (a model's) or `messages` (a scripted one's) are there after `finish`."""
+
+    def __init__(self, agent: Agent, finish: Callable[[], list[Call]] | None = None) -> None:
+        self.agent = agent
+        self.fault: Exception | None = None  # of the machinery behind the agent; the episode has failed
+        self.calls: list[Call] | None = None
+        self._finish = finish
+
+    @property
+    def messages(self) -> list[dict[str, Any]] | None:
+        """The chat that a scripted player would have had, for distillation; None for others."""
+        return self.agent.messages if isinstance(self.agent, Transcribed) else None
+
+    def finish(self) -> None:
+        """Take the recorded calls. Raises RunError when recording has failed."""
+        if self._finish is not None:
+            self.calls = self._finish()
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A model that is ready to be asked."""
+
+    engine: Engine
+    recorder: Recorder
+    harness: HarnessConfig
+    owned: bool  # closed by the cast
+
+
+class Cast:
+    """The participants of a run. Use it as an asynchronous context manager."""
+
+    def __init__(
+        self,
+        calls_dir: Path,
+        *,
+        engine: EmbeddedConfig | None = None,
+        transcript: HarnessConfig | None = None,
+        override: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`transcript` is how scripted players' games are written down (None: not at all); `override` holds harness
+        fields that win over a model's own (temperature, max_tokens)."""
+        self.calls_dir, self.engine_config = calls_dir, engine
+        self.transcript = transcript
+        self.override = dict(override or {})
+        self._opened: dict[str, Opened] = {}
+
+    async def __aenter__(self) -> Cast:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    def adopt(self, name: str, engine: Engine, recorder: Recorder, harness: HarnessConfig) -> None:
+        """Seat an engine that is somebody else's under the participant text `name`."""
+        self._opened[name] = Opened(engine, recorder, replace(harness, **self.override), owned=False)
+
+    def prepare(self, texts: tuple[str, ...]) -> None:
+        """Open every participant, so that a wrong name fails before the first game."""
+        for text in texts:
+            if text in self._opened:
+                continue
+            participant = parse(text)
+            if participant.kind in ("model", "run", "openai"):
+                self._opened[text] = self._open(participant)
+            elif participant.kind == "python":
+                _attribute(participant)
+
+    def seat(self, text: str, *, env: str, seat: str, seed: int, session: str, failed: Callable[[str], None]) -> Seat:
+        """Seat a participant for one episode. `failed` is told when the machinery behind it breaks."""
+        opened = self._opened.get(text)
+        if opened is not None:
+            return _model_seat(opened, env, seed, session, failed)
+        participant = parse(text)
+        if participant.kind == "scripted":
+            agent = scripted(env, participant.name, seed=seed, options=participant.options)
+            return Seat(agent if self.transcript is None else Transcribed(agent, env=env, config=self.transcript))
+        if participant.kind == "python":
+            return Seat(_attribute(participant)(env=env, seat=seat, seed=seed))
+        raise AssertionError(f"{text} was not prepared")
+
+    def _open(self, participant: Participant) -> Opened:
+        from socialrl_cli.recorder import Recorder
+
+        folder = self.calls_dir / f"{len(self._opened):02d}" if self._opened else self.calls_dir
+        if participant.kind == "openai":
+            from socialrl_cli.engines.remote import RemoteEngine
+
+            assert participant.url is not None
+            engine: Engine = RemoteEngine(participant.url, participant.name)
+            harness = HarnessConfig()
+        else:
+            from algos.models import load_actor
+            from socialrl_cli.engines.embedded import EmbeddedEngine
+            from socialrl_cli.models import quiet, resolve_participant
+
+            quiet()
+            path = resolve_participant(participant)
+            model, tokenizer = load_actor(path)
+            engine = EmbeddedEngine(model, tokenizer, self.engine_config, model_name=participant.text)
+            harness = read_harness(path)
+        mode = "rl" if engine.capabilities.token_ids else "distill"
+        return Opened(engine, Recorder(engine, folder, mode=mode), replace(harness, **self.override), owned=True)
+
+    async def close(self) -> None:
+        for opened in self._opened.values():
+            if opened.owned:
+                opened.recorder.close()
+                await opened.engine.close()
+        self._opened.clear()
+
+
+def check_participants(texts: Sequence[str], env: str) -> None:
+    """Refuse what can be seen to be wrong without loading a model. Raises UsageError."""
+    for text in texts:
+        participant = parse(text)
+        if participant.kind == "scripted":
+            scripted(env, participant.name, seed=0, options=participant.options)
+        elif participant.kind == "python":
+            _attribute(participant)
+        elif participant.kind in ("model", "run"):
+            from socialrl_cli.models import check_participant
+
+            check_participant(participant)
+
+
+def _model_seat(opened: Opened, env: str, seed: int, session: str, failed: Callable[[str], None]) -> Seat:
+    recorder = opened.recorder
+    recorder.open(session)
+
+    async def chat(request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return await recorder.chat(session, request)
+        except FATAL as error:
+            taken.fault = error
+            failed(str(error))
+            raise
+
+    agent = LLMAgent(chat, env=env, config=opened.harness, seed=seed, model=opened.engine.model)
+    taken = Seat(agent, lambda: recorder.finish(session))
+    return taken
+
+
+def read_harness(folder: Path | str) -> HarnessConfig:
+    """How a model wants to be asked: `socialrl.json` beside its weights, or the defaults."""
+    from socialrl_cli.config import load_json
+
+    file = Path(folder) / HARNESS_FILE
+    return load_json(HarnessConfig, file) if file.exists() else HarnessConfig()
+
+
+def write_harness(folder: Path, harness: HarnessConfig) -> None:
+    """Leave word of how the model in `folder` wants to be asked."""
+    from dataclasses import asdict
+
+    (folder / HARNESS_FILE).write_text(json.dumps(asdict(harness), indent=2) + "\n", encoding="utf-8")
+
+
+def _attribute(participant: Participant) -> Callable[..., Agent]:
+    assert participant.attr is not None
+    try:
+        return getattr(importlib.import_module(participant.name), participant.attr)
+    except ImportError as error:
+        raise UsageError(f"participant {participant.text!r}: {error}") from error
+    except AttributeError as error:
+        raise UsageError(f"participant {participant.text!r}: {participant.name} has no {participant.attr!r}") from error

@@ -1,0 +1,61 @@
+"""`socialrl rollout`: play episodes and keep them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+
+def rollout(
+    recipe: str = typer.Argument("", help="A recipe: its name or a TOML file.", metavar="RECIPE", show_default=False),
+    env: str = typer.Option("", "--env", help="The environment to play (default dnd).", show_default=False),
+    policy: list[str] = typer.Option([], "--policy", help="Who is watched; repeat for several in turn."),
+    opponent: list[str] = typer.Option([], "--opponent", help="Who sits opposite; repeat for several in turn."),
+    episodes: int | None = typer.Option(
+        None, "-n", "--episodes", help="How many episodes (default 100).", show_default=False, min=1
+    ),
+    split: str = typer.Option(
+        "", "--split", help="train, val, test or a scenario file (default train).", show_default=False
+    ),
+    seed: int | None = typer.Option(
+        None, "--seed", help="Every game's seed derives from it (default 0).", show_default=False
+    ),
+    engine: str = typer.Option("embedded", "--engine", help="Where local models run: embedded."),
+    sets: list[str] = typer.Option(
+        [], "--set", help="Any key of the recipe: --set play.concurrency=64.", metavar="KEY=VALUE"
+    ),
+    run: Path | None = typer.Option(None, "--run", help="The run directory (default runs/rollout)."),
+    resume: bool = typer.Option(False, "--resume", help="Play what an interrupted call has not finished."),
+    clean: bool = typer.Option(False, "--clean", help="Remove what an earlier run has left there first."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Print the resolved configuration and stop."),
+    json: bool = typer.Option(False, "--json", help="Print one JSON document."),
+) -> None:
+    """Play episodes, record every model call, write a buffer.
+
+    \b
+    Example: socialrl rollout --env dnd --policy scripted:boulware --opponent scripted:conceder -n 100
+    """
+    from socialrl_cli.engines.config import check_engine
+    from socialrl_cli.launch import as_list, launch
+    from socialrl_cli.rollouts import RolloutConfig, check, run_rollout
+
+    check_engine(engine)
+    plain = {"env": env, "split": split, "episodes": episodes, "seed": seed}
+    given = [f"{key}={value}" for key, value in plain.items() if value not in ("", None)]
+    given += [f"policies={as_list(policy)}"] if policy else []
+    given += [f"opponents={as_list(opponent)}"] if opponent else []
+    launch(
+        RolloutConfig, run_rollout, recipe=recipe, sets=[*given, *sets], run=run, default="rollout", resume=resume,
+        clean=clean, dry_run=dry_run, as_json=json, show=_show, check=check,
+    )  # fmt: skip
+
+
+def _show(console: Any, document: dict[str, Any]) -> None:
+    from socialrl_cli.report.tables import opponent_table, score_table
+
+    rows = {", ".join(document["policies"]): document}
+    console.print(score_table(rows, title=f"{document['episodes']} episodes of {document['env']}"))
+    console.print(opponent_table(rows))
+    console.print(f"kept in {document['run']}", markup=False)

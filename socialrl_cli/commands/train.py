@@ -1,0 +1,94 @@
+"""`socialrl train`: learn from a buffer (`sft`) or by playing (`ppo`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+app = typer.Typer(help="Learn from a buffer (sft) or by playing (ppo).", no_args_is_help=True)
+
+Recipe = typer.Argument("", help="A recipe: its name or a TOML file.", metavar="RECIPE", show_default=False)
+Sets = typer.Option([], "--set", help="Any key of the recipe: --set ppo.steps=20.", metavar="KEY=VALUE")
+RunDir = typer.Option(None, "--run", help="The run directory (default runs/RECIPE).")
+Resume = typer.Option(False, "--resume", help="Continue an interrupted run.")
+Clean = typer.Option(False, "--clean", help="Remove what an earlier run has left there first.")
+DryRun = typer.Option(False, "--dry-run", help="Print the resolved configuration and stop.")
+Json = typer.Option(False, "--json", help="Print one JSON document.")
+Seed = typer.Option(None, "--seed", help="Draws data or games, and the order of mini-batches.", show_default=False)
+
+
+@app.command("sft")
+def sft(
+    recipe: str = Recipe,
+    data: list[str] = typer.Option([], "--data", help="A run whose rows are learned from; repeat for several."),
+    model: str = typer.Option(
+        "", "--model", help="The model to train: tiny, a folder or a hub id.", show_default=False
+    ),
+    seed: int | None = Seed,
+    sets: list[str] = Sets,
+    run: Path | None = RunDir,
+    resume: bool = Resume,
+    clean: bool = Clean,
+    dry_run: bool = DryRun,
+    json: bool = Json,
+) -> None:
+    """Imitate chosen rows of a buffer: supervised fine-tuning.
+
+    \b
+    Example: socialrl train sft --data runs/rollout --model tiny --set sft.lr=0.001 --run runs/warm
+    """
+    from socialrl_cli.launch import as_list, launch
+    from socialrl_cli.training import SftRun, run_sft
+
+    given = [f"data={as_list(data)}"] if data else []
+    given += [f"model.actor={model}"] if model else []
+    given += [f"sft.seed={seed}", f"model.seed={seed}"] if seed is not None else []
+    launch(
+        SftRun, run_sft, recipe=recipe, sets=[*given, *sets], run=run, default="sft", resume=resume, clean=clean,
+        dry_run=dry_run, as_json=json, show=_show,
+    )  # fmt: skip
+
+
+@app.command("ppo")
+def ppo(
+    recipe: str = Recipe,
+    model: str = typer.Option("", "--model", help="The actor: tiny, a folder or a hub id.", show_default=False),
+    opponent: list[str] = typer.Option([], "--opponent", help="Who sits opposite; repeat for several in turn."),
+    split: str = typer.Option("", "--split", help="The scenarios to train on (default train).", show_default=False),
+    seed: int | None = Seed,
+    engine: str = typer.Option("embedded", "--engine", help="Where the policy's tokens come from: embedded."),
+    sets: list[str] = Sets,
+    run: Path | None = RunDir,
+    resume: bool = Resume,
+    clean: bool = Clean,
+    dry_run: bool = DryRun,
+    json: bool = Json,
+) -> None:
+    """Improve a policy by playing: PPO with a critic.
+
+    \b
+    Example: socialrl train ppo quickstart --model runs/warm/checkpoints/step-200 --set ppo.steps=20
+    """
+    from socialrl_cli.engines.config import check_engine
+    from socialrl_cli.launch import as_list, launch
+    from socialrl_cli.training import PpoRun, run_ppo
+
+    check_engine(engine)
+    given = [f"model.actor={model}"] if model else []
+    given += [f"games.opponents={as_list(opponent)}"] if opponent else []
+    given += [f"games.split={split}"] if split else []
+    given += [f"seed={seed}", f"ppo.seed={seed}", f"model.seed={seed}"] if seed is not None else []
+    launch(
+        PpoRun, run_ppo, recipe=recipe, sets=[*given, *sets], run=run, default="ppo", resume=resume, clean=clean,
+        dry_run=dry_run, as_json=json, show=_show,
+    )  # fmt: skip
+
+
+def _show(console: Any, document: dict[str, Any]) -> None:
+    from socialrl_cli.report.tables import figures_table
+
+    figures = {name: value for name, value in document.items() if name != "metrics"}
+    console.print(figures_table(figures, title="trained"))
+    console.print(figures_table(document["metrics"], title="last step"))

@@ -1,0 +1,86 @@
+"""What the commands that own a run directory share: resolve the configuration, open the run, work, print.
+
+On `--resume` without a recipe the run's own `config.toml` is the recipe. What decides the data of a run cannot be
+changed on resume; how fast it is worked on can.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from scenarios.errors import RunError
+from socialrl_cli import rundir
+from socialrl_cli.config import apply_sets, build, load, loads
+from socialrl_cli.output import emit
+from socialrl_cli.runs import Run
+from socialrl_cli.toml_writer import dump
+
+T = TypeVar("T")
+# Keys that a resume may change: they move no game and no mini-batch.
+FREE = ("threads", "engine.", "play.", "games.play.", "ppo.steps", "ppo.save_every", "ppo.micro_tokens", "sft.save_every",
+        "sft.micro_tokens", "sft.evaluate_every")  # fmt: skip
+
+
+def resolved(
+    kind: type[T], recipe: str, sets: Sequence[str], run: Path | None, default: str, resume: bool
+) -> tuple[T, Path]:
+    """The configuration and the run directory."""
+    path = run or Path("runs") / (Path(recipe).stem if recipe else default)
+    if resume and not recipe and rundir.is_run(path):
+        file = path / "config.toml"
+        kept = loads(kind, rundir.read_config(path), str(file))
+        return (build(kind, apply_sets(_tree(kept), sets), str(file)) if sets else kept), path
+    return load(kind, recipe or None, sets), path
+
+
+def _tree(config: Any) -> dict[str, Any]:
+    import tomllib
+
+    return tomllib.loads(dump(config))
+
+
+def launch(
+    kind: type[T],
+    work: Callable[[T, Run], dict[str, Any]],
+    *,
+    recipe: str,
+    sets: Sequence[str],
+    run: Path | None,
+    default: str,
+    resume: bool,
+    clean: bool,
+    dry_run: bool,
+    as_json: bool,
+    show: Callable[[Any, dict[str, Any]], None],
+    check: Callable[[T], None] = lambda config: None,
+) -> dict[str, Any] | None:
+    """Run one command's work in its run directory; `check` refuses a configuration before anything is written."""
+    config, path = resolved(kind, recipe, sets, run, default, resume)
+    check(config)
+    if dry_run:
+        print(dump(config), end="")
+        return None
+    if resume and rundir.is_run(path):
+        refuse_changes(path, dump(config))
+    with Run.open(path, dump(config), resume=resume, clean=clean) as opened:
+        document = work(config, opened)
+    emit(document, as_json=as_json, show=lambda console: show(console, document))
+    return document
+
+
+def refuse_changes(path: Path, config: str) -> None:
+    """Refuse a resume that would mix two experiments in one run. Raises RunError that names the key."""
+    for key, (before, now) in rundir.differences(rundir.read_config(path), config).items():
+        if not key.startswith(FREE):
+            raise RunError(
+                f"{path}: {key} is {before!r} in this run and would become {now!r}; resume with what it was begun with, "
+                "or begin another run"
+            )
+
+
+def as_list(names: Sequence[str]) -> str:
+    """Texts as a TOML list for --set."""
+    return json.dumps(list(names))

@@ -1,0 +1,160 @@
+"""What is kept of each episode of a run, written as it ends, so that a kill loses no finished one.
+
+    events/episodes-*.jsonl   what the agents saw (`envs.replay`)
+    buffer/                   rows to learn from (`buffer.py`)
+    games.jsonl               one `GameResult` a line; an episode is finished when it stands here
+
+On resume the finished games are known from `games.jsonl`. An episode that was cut off between the files is played
+again and its rows, if they were written, are not written twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from envs.replay import EpisodeLog
+from envs.replay import plain as as_plain
+from scenarios.errors import RunError
+from socialrl_cli.episodes import Played
+from socialrl_cli.evaluation import GameResult
+
+if TYPE_CHECKING:
+    from socialrl_cli.buffer import EpisodeRecord
+
+GAMES = "games.jsonl"
+EPISODES_PER_FILE = 2000
+
+
+class Store:
+    """One writer of a run's episodes. `rows`: write the buffer too (an evaluation of scripted policies need not)."""
+
+    def __init__(self, run: Path, *, rows: bool = True) -> None:
+        self.run = run
+        self.finished = {result.episode_id: result for result in read_games(run)}
+        self._known: set[str] = set()
+        self._buffer = None
+        if rows:
+            from socialrl_cli.buffer import BufferWriter, read
+
+            self._buffer = BufferWriter(run / "buffer")
+            self._known = set(read(run / "buffer", columns=["episode_id"])["episode_id"].to_pylist())
+        (run / "events").mkdir(parents=True, exist_ok=True)
+        self._events: IO[str] | None = None
+        self._logged = 0
+        _end_line(run / GAMES)
+        self._games = open(run / GAMES, "a", encoding="utf-8")  # noqa: SIM115  (open as long as the store)
+
+    def add(self, played: Played) -> Sequence[Mapping[str, Any]]:
+        """Write an episode; returns its rows."""
+        from socialrl_cli.buffer import rows
+
+        game, result = played.game, played.result()
+        names = {seat: game.policy if seat == game.seat else game.opponent for seat in played.seats}
+        found = [row for record in records(played, self.run.name) for row in rows(record)] if self._buffer else []
+        try:
+            self._log(EpisodeLog.of(played.env, episode_id=game.episode_id, agents=names).line())
+            if self._buffer is not None and game.episode_id not in self._known:
+                self._buffer.add(found)
+            self._games.write(json.dumps(asdict(result)) + "\n")
+            self._games.flush()
+        except OSError as error:
+            raise RunError(f"{self.run}: an episode could not be written: {error.strerror or error}; "
+                           "mend it, then continue with --resume") from error  # fmt: skip
+        self.finished[game.episode_id] = result
+        return found
+
+    def _log(self, line: str) -> None:
+        """Append to the newest file of events; a process begins a file of its own."""
+        if self._events is None or self._logged % EPISODES_PER_FILE == 0:
+            if self._events is not None:
+                self._events.close()
+            number = len(list((self.run / "events").glob("episodes-*.jsonl"))) + 1
+            self._events = open(self.run / "events" / f"episodes-{number:05d}.jsonl", "x", encoding="utf-8")  # noqa: SIM115
+        self._events.write(line)
+        self._events.flush()
+        self._logged += 1
+
+    def flush(self) -> None:
+        """Make whole shards of what was added."""
+        if self._buffer is not None:
+            self._buffer.flush()
+
+    def close(self) -> None:
+        self.flush()
+        if self._events is not None:
+            self._events.close()
+        self._games.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def records(played: Played, run: str) -> list[EpisodeRecord]:
+    """One record for each seat that has model calls or a transcript."""
+    from socialrl_cli.buffer import EpisodeRecord
+
+    game, out = played.game, []
+    for seat, taken in played.seats.items():
+        if taken.calls is None and taken.messages is None:
+            continue
+        own = seat == game.seat
+        scored = played.outcome.seats.get(seat)
+        paid = scored is not None and played.status == "finished"
+        out.append(
+            EpisodeRecord(
+                run=run,
+                episode_id=game.episode_id,
+                session_key=f"{game.episode_id}-{seat}",
+                env=game.scenario.env,
+                scenario_id=game.scenario.id,
+                split=game.scenario.split,
+                group_id=game.group_id,
+                sample=game.trial,
+                seat=seat,
+                agent=game.policy if own else game.opponent,
+                opponent=game.opponent if own else game.policy,
+                calls=taken.calls,
+                messages=taken.messages,
+                reward=scored.reward if paid and scored else 0.0,
+                utility=scored.utility if paid and scored else 0.0,
+                reward_parts={"outcome": scored.reward} if paid and scored else {},
+                outcome={
+                    "status": played.outcome.status,
+                    "by": played.outcome.by,
+                    "agreement": as_plain(played.outcome.agreement),
+                },
+                status=played.status,
+                error=played.error,
+                started_at=played.started_at,
+                finished_at=played.finished_at,
+            )
+        )
+    return out
+
+
+def read_games(run: Path) -> list[GameResult]:
+    """The finished games of a run; a last line torn by a kill is left out."""
+    path = run / GAMES
+    if not path.exists():
+        return []
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            found.append(GameResult(**json.loads(line)))
+        except (ValueError, TypeError):
+            continue
+    return found
+
+
+def _end_line(path: Path) -> None:
+    """A torn last line is ended, so that the next one begins on its own."""
+    if path.exists() and (text := path.read_bytes()) and not text.endswith(b"\n"):
+        with open(path, "ab") as file:
+            file.write(b"\n")
