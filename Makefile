@@ -34,7 +34,7 @@ types: $(VENV)/.installed
 	$(BIN)/mypy
 
 bench: $(VENV)/.installed
-	for what in envs proxy engine train; do $(BIN)/socialrl bench $$what --json; done
+	for what in envs proxy engine train; do $(BIN)/socialrl bench $$what; done
 
 readme: $(VENV)/.installed
 	$(BIN)/python .ci/readme.py README.md

@@ -16,7 +16,6 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import typer
@@ -51,15 +50,13 @@ def build(names: Sequence[str] = COMMANDS) -> Any:
     )
     app.callback(invoke_without_command=True)(root)
     for name in names:
-        if find_spec(f"socialrl_cli.commands.{name}") is None:
-            continue
         module = import_module(f"socialrl_cli.commands.{name}")
         if isinstance(getattr(module, "app", None), typer.Typer):
             app.add_typer(module.app, name=name)
         else:
             app.command(name)(getattr(module, name))
     group = typer.main.get_command(app)
-    group.commands = {name: group.commands[name] for name in names if name in group.commands}  # type: ignore[attr-defined]
+    group.commands = {name: group.commands[name] for name in names}  # type: ignore[attr-defined]
     return group
 
 

@@ -147,10 +147,10 @@ def commands(group: object = None, path: tuple[str, ...] = ()) -> Iterator[tuple
     """Every command that runs something, with the words that name it."""
     group = group or build()
     for name, command in group.commands.items():  # type: ignore[attr-defined]
+        if not hasattr(command, "commands") or command.invoke_without_command:
+            yield (*path, name), command
         if hasattr(command, "commands"):
             yield from commands(command, (*path, name))
-        else:
-            yield (*path, name), command
 
 
 ALL = dict(commands())
@@ -162,7 +162,7 @@ def unknown_words(line: str) -> list[str]:
     assert words[0] == "socialrl"
     if words[1] in ("--help", "--version"):
         return []
-    named = next((path for path in ALL if tuple(words[1 : 1 + len(path)]) == path), None)
+    named = max((path for path in ALL if tuple(words[1 : 1 + len(path)]) == path), key=len, default=None)
     if named is None:
         return words[1:3]
     options = {option for parameter in ALL[named].params for option in parameter.opts + parameter.secondary_opts}
