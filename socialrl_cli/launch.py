@@ -20,8 +20,10 @@ from socialrl_cli.toml_writer import dump
 
 T = TypeVar("T")
 # Keys that a resume may change: they move no game and no mini-batch.
-FREE = ("threads", "engine.", "play.", "games.play.", "ppo.steps", "ppo.save_every", "ppo.micro_tokens", "sft.save_every",
-        "sft.micro_tokens", "sft.evaluate_every")  # fmt: skip
+FREE = (
+    *("threads", "engine.", "play.", "games.play."),
+    *("ppo.steps", "ppo.save_every", "ppo.micro_tokens", "sft.save_every", "sft.micro_tokens", "sft.evaluate_every"),
+)
 
 
 def resolved(
@@ -76,8 +78,8 @@ def refuse_changes(path: Path, config: str) -> None:
     for key, (before, now) in rundir.differences(rundir.read_config(path), config).items():
         if not key.startswith(FREE):
             raise RunError(
-                f"{path}: {key} is {before!r} in this run and would become {now!r}; resume with what it was begun with, "
-                "or begin another run"
+                f"{path}: {key} is {before!r} in this run and would become {now!r}; "
+                "resume with what it was begun with, or begin another run"
             )
 
 

@@ -1,4 +1,4 @@
-"""The `tiny` model: a small Qwen3 with its own tokenizer, made from scratch by this tool, so that nothing is downloaded.
+"""The `tiny` model: a small Qwen3 with its own tokenizer, made from scratch by this tool; nothing is downloaded.
 
 Its tokenizer learns from scripted games that are played for it (never from a corpus), its weights are random: it
 knows the letters and nothing else until `train sft`. Byte-level BPE that breaks at digits and newlines alone, so that
