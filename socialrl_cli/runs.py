@@ -64,10 +64,13 @@ class Run:
             raise RunError(f"{path}: there is no run to resume; start it without --resume")
         with _disk(path, "cannot be opened", "choose another --run"):
             path.mkdir(parents=True, exist_ok=True)
+            first = not (path / LOCK).exists()
             lock = _locked(path)
             try:
                 return cls._begin(path, lock, config, resume, clean, keep)
             except BaseException:
+                if first:  # a folder that is not ours stays as it was
+                    (path / LOCK).unlink(missing_ok=True)
                 lock.close()
                 raise
 

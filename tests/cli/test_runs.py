@@ -55,6 +55,7 @@ def test_starting_into_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> 
         Run.open(other, resume=True)
     with pytest.raises(RunError, match="--clean removes only what a run has written"):
         Run.open(other, clean=True)
+    assert tree(other) == ["thesis.txt"]
     assert (other / "thesis.txt").read_text() == "mine"
 
 
