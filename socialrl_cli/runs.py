@@ -42,6 +42,7 @@ class Run:
         self.changes = changes  # configuration keys that a resume has changed: (before, now)
         self.watchers: list[Callable[[int, Mapping[str, Any]], None]] = []  # hear of every line of metrics
         self.finished = False  # set by `done`: an interrupt after the last step changes nothing
+        self._made = False  # whether the folder itself is ours
         self._lock = lock
         self._interrupt = Interrupt()
         self._log = _opened(path / "attempts" / f"{attempt}.log", "a")
@@ -63,11 +64,14 @@ class Run:
         if resume and not rundir.is_run(path):
             raise RunError(f"{path}: there is no run to resume; start it without --resume")
         with _disk(path, "cannot be opened", "choose another --run"):
+            made = not path.exists()
             path.mkdir(parents=True, exist_ok=True)
             first = not (path / LOCK).exists()
             lock = _locked(path)
             try:
-                return cls._begin(path, lock, config, resume, clean, keep)
+                run = cls._begin(path, lock, config, resume, clean, keep)
+                run._made = made
+                return run
             except BaseException:
                 if first:  # a folder that is not ours stays as it was
                     (path / LOCK).unlink(missing_ok=True)
@@ -186,7 +190,10 @@ class Run:
             self.close()
         if isinstance(error, SocialRLError) and self.attempt == 1 and _is_bare(self.path):
             with suppress(OSError):  # refused before it began: the same command must work once that is mended
-                _remove(self.path)
+                for item in self.path.iterdir():
+                    _remove(item)
+                if self._made:
+                    self.path.rmdir()
         if error is None and self.should_stop() and not self.finished:
             raise KeyboardInterrupt
 

@@ -240,7 +240,9 @@ def test_a_failing_attempt_leaves_its_traceback_in_the_log(tmp_path: Path) -> No
     assert "ZeroDivisionError: division by zero" in (tmp_path / "run" / "attempts" / "1.log").read_text()
 
 
-def test_a_run_that_is_refused_before_it_began_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_run_that_is_refused_before_it_began_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(resume: bool) -> None:
         with Run.open(tmp_path / "run", resume=resume) as run:
             (run.path / "buffer").mkdir(exist_ok=True)
@@ -250,6 +252,11 @@ def test_a_run_that_is_refused_before_it_began_leaves_nothing_behind(tmp_path: P
     with pytest.raises(UsageError):
         refused(resume=False)
     assert not (tmp_path / "run").exists()
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path / "run")
+    with pytest.raises(UsageError), Run.open("."):
+        raise UsageError("no such model")
+    assert tree(tmp_path) == ["run"]  # it was there before
     with Run.open(tmp_path / "run") as run:
         run.save(1, weights("one"))
     with pytest.raises(UsageError):
