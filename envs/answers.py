@@ -16,7 +16,8 @@ SHOWN = 300  # characters of an invalid answer, a reason or an error that an eve
 def malformed(action: Action, actions: tuple[ActionSpec, ...], say_chars: int) -> str | None:
     """Why something is not one of these actions, whatever the state of the game; None when it is."""
     if action.move == UNREADABLE:
-        return str(action.fields.get("reason"))
+        reason = action.fields.get("reason")
+        return reason if isinstance(reason, str) and reason else "the answer cannot be read"
     for spec in actions:
         if spec.name == action.move:
             break
@@ -48,10 +49,11 @@ def shown(action: Any) -> str:
     if not isinstance(action, Action):
         return f"<{type(action).__name__}>"
     if action.move == UNREADABLE:
-        return str(action.fields.get("text"))
+        text = action.fields.get("text")
+        return text if isinstance(text, str) else ""
     try:
         return json.dumps({"move": action.move, **action.fields}, default=lambda thing: f"<{type(thing).__name__}>")
-    except (TypeError, ValueError, RecursionError):
+    except Exception:
         return "<unprintable>"
 
 

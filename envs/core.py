@@ -9,7 +9,7 @@ An environment is a coroutine, `play`, that reads like the rules of its game and
 Underneath, `submit` takes an answer and returns an acknowledgement. An invalid answer becomes an
 `invalid_action` event and the seat is asked again, `Limits.retries` times. After that, and after a deadline, an
 exception in the agent or for an empty seat, an event says so to that seat and the inert action is taken for it.
-None of these ends an episode by exception. `run` seats agents, one task each, and plays to the outcome.
+None of these ends an episode by exception. `run` seats agents and plays to the outcome.
 
 An environment is used once. All its randomness comes from its seed. There is no polling and no timed sleep; one
 timer, set only when somebody is waited for, serves all deadlines of an episode.
@@ -21,6 +21,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
@@ -124,7 +125,7 @@ class Environment:
 
     def submit(self, seat: str, notification_id: str, action: Action) -> Ack:
         """Answer a notification. At most one action is accepted for each; effects come as events."""
-        if self.outcome is not None:
+        if self.outcome is not None or self._abort is not None:
             return CLOSED
         if seat not in self.channels:
             raise ValueError(f"no seat {seat!r}, expected one of {self.seats}")
@@ -136,7 +137,8 @@ class Environment:
         try:  # a copy, so that nobody can change it afterwards
             action = Action(action.move, dict(action.fields), notification_id)
         except Exception:
-            reason: str | None = f"expected an action, got {type(action).__name__}"
+            kind = type(action).__name__
+            reason: str | None = f"expected an action, got {'fields of another kind' if kind == 'Action' else kind}"
         else:
             reason = malformed(action, pending.actions, self.limits.say_chars) or self.fault(seat, action)
         if reason is not None:
@@ -148,14 +150,14 @@ class Environment:
 
     def refuse(self, seat: str, notification_id: str, text: str, reason: str) -> None:
         """Count an answer as invalid without looking at it."""
-        pending = self._pending.get(seat)
-        if pending is not None and pending.id == notification_id:
+        pending = self._open(seat, notification_id)
+        if pending is not None:
             self._refuse(seat, pending, text, reason)
 
     def fail(self, seat: str, notification_id: str, kind: Literal["timeout", "error", "absent"], text: str) -> None:
         """The seat will not answer: an event says why, and the inert action is taken."""
-        pending = self._pending.get(seat)
-        if pending is None or pending.id != notification_id:
+        pending = self._open(seat, notification_id)
+        if pending is None:
             return
         text = clean(text)
         self.answers.append(Answer(seat, pending.id, kind, text=text))
@@ -165,7 +167,8 @@ class Environment:
     def abort(self, reason: str) -> None:
         """End the episode without a result."""
         self._abort = clean(reason)
-        for pending in self._pending.values():
+        for seat, pending in self._pending.items():
+            self.channels[seat].open = None
             if pending.future is not None:
                 pending.future.cancel()
 
@@ -212,16 +215,20 @@ class Environment:
         self.walls.append(time.time())
         return event
 
+    def _open(self, seat: str, notification_id: str) -> _Pending | None:
+        pending = self._pending.get(seat)
+        return pending if pending is not None and pending.id == notification_id and self._abort is None else None
+
     def _request(self, seat: str, actions: tuple[ActionSpec, ...], payload: Mapping[str, Any]) -> _Pending:
         assert seat not in self._pending, f"{seat} is asked twice at once"
         pending = self._pending[seat] = _Pending(actions, payload, self.limits.retries)
         self._notify(seat, pending)
+        if self._abort is not None:
+            raise asyncio.CancelledError
         return pending
 
     async def _wait(self, pending: _Pending) -> Action:
         """The answer that is still owed."""
-        if self._abort is not None:
-            raise asyncio.CancelledError
         loop = asyncio.get_running_loop()
         if self._timer is None:
             self._set_timer(loop)
@@ -285,13 +292,13 @@ class Environment:
 
     def _finish(self, ending: Outcome) -> None:
         terms = {"status": ending.status, "agreement": ending.agreement, "by": ending.by}
-        scored = score(self.scenario, terms)
         self._pending.clear()
         if self._timer is not None:
             self._timer.cancel()
-        self._emit(self.seats, "observation", "outcome", terms)
-        self.outcome = Outcome(
-            ending.status, ending.agreement, ending.by, scored.seats, scored.measures, error=ending.error
-        )
-        for channel in self.channels.values():
-            channel.close()
+        try:
+            scored = score(self.scenario, terms)
+            self._emit(self.seats, "observation", "outcome", terms)
+            self.outcome = replace(ending, seats=scored.seats, measures=scored.measures)
+        finally:
+            for channel in self.channels.values():
+                channel.close()

@@ -22,7 +22,8 @@ class Limits:
     episode_timeout_s: float | None = 3600.0
 
     def __post_init__(self) -> None:
-        if self.moves_per_seat < 1 or self.retries < 0 or self.say_chars < 1:
+        times = [limit for limit in (self.decide_timeout_s, self.episode_timeout_s) if limit is not None]
+        if self.moves_per_seat < 1 or self.retries < 0 or self.say_chars < 1 or any(limit <= 0 for limit in times):
             raise ValueError(f"limits must be positive, got {self}")
 
 

@@ -34,8 +34,9 @@ async def run(env: Environment, agents: Mapping[str, Agent]) -> Outcome:
         else:
             waited_for[seat] = agent
     if not waited_for:
+        outcome = await env.conduct()
         await asyncio.sleep(0)  # others may have waited for the loop meanwhile
-        return await env.conduct()
+        return outcome
     return await _run(env, waited_for)
 
 
@@ -55,7 +56,8 @@ def _answer(env: Environment, seat: str, choose: Callable[..., Action] | None, c
 
 def _hand_in(env: Environment, seat: str, opened: str, action: Any) -> None:
     """Submit an answer. One that names another notification than the open one has used up a try."""
-    named = getattr(action, "notification_id", None) or opened
+    named = action.notification_id if isinstance(action, Action) else None
+    named = named if isinstance(named, str) else opened
     if env.submit(seat, named, action).status == "stale":
         env.refuse(seat, opened, f"an answer to {named}", f"{named} is not open; answer {opened}")
 
@@ -89,8 +91,9 @@ async def _attend(env: Environment, seat: str, agent: Agent) -> None:
         try:
             action = await agent.decide(channel.events[:], call.actions)
         except asyncio.CancelledError:
-            if task not in env.overdue or task.cancelling() > 1:
+            if task.cancelling() > (task in env.overdue):  # not by a deadline alone
                 raise
+            env.fail(seat, opened, "error", "CancelledError")  # the agent's own; after a deadline nothing is open
             continue
         except Exception as error:
             env.fail(seat, opened, "error", described(error))

@@ -14,6 +14,7 @@ gets (`shown`) and what it adds about the standing offer.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -57,6 +58,10 @@ def one_line(say: str) -> str:
     return " ".join(say.split()).replace("<", "‹").replace(">", "›")
 
 
+def _quoted(say: str) -> str:
+    return json.dumps(say, ensure_ascii=False)
+
+
 def tell(
     event: Event, seat: str, prompt: Prompt, shown: Callable[[Any], str], worth: Callable[[Mapping[str, Any]], str]
 ) -> str:
@@ -76,7 +81,7 @@ def tell(
     if prompt == "compact":
         return f"{_COMPACT[kind]} {say}".rstrip()
     gives = shown(payload["gives"]) if kind == "proposal" else ""
-    return f'{_FULL[kind].format(gives=gives)}: "{say}"' if say else _SILENT[kind].format(gives=gives)
+    return f"{_FULL[kind].format(gives=gives)}: {_quoted(say)}" if say else _SILENT[kind].format(gives=gives)
 
 
 def _turn(event: Event, prompt: Prompt, shown: Callable[[Any], str], worth: Callable[[Mapping[str, Any]], str]) -> str:
@@ -101,7 +106,7 @@ def _turn(event: Event, prompt: Prompt, shown: Callable[[Any], str], worth: Call
 def _invalid(payload: Mapping[str, Any], prompt: Prompt) -> str:
     left, reason = payload["retries_left"], one_line(payload["reason"])
     if prompt == "compact":
-        return f"invalid: {reason}"
+        return f"invalid: {reason}; {f'tries left {left}' if left else 'nothing sent'}"
     if not left:
         return f"Your answer was not valid: {reason}. An empty message was sent for you."
     return f"Your answer was not valid: {reason}. Answer again ({left} {'try' if left == 1 else 'tries'} left)."
@@ -112,7 +117,7 @@ def _people(event: Event, shown: Callable[[Any], str]) -> str:
     if kind in _PEOPLE:
         gives = shown(payload["gives"]) if kind == "proposal" else ""
         line = f"{payload['by']} {_PEOPLE[kind].format(gives=gives)}"
-        return f'{line}: "{one_line(payload["say"])}"' if payload["say"] else line
+        return f"{line}: {_quoted(one_line(payload['say']))}" if payload["say"] else line
     if kind == "invalid_action":
         return f"  (invalid answer: {one_line(payload['reason'])} — {one_line(payload['text'])})"
     if kind in _FAULTS:

@@ -49,7 +49,6 @@ class Deals:
         self._key, self._theirs = key, theirs
         self._number = {name: i for i, name in enumerate(given)}
         ranked = sorted(range(len(mine)), key=lambda i: (mine[i], -guess[i], i))
-        self._ranked = ranked
         levels: list[tuple[float, list[int]]] = []  # own utility, its deals that are the best guess
         for i in ranked:
             if not levels or mine[i] > levels[-1][0] + SLACK:
@@ -69,13 +68,9 @@ class Deals:
         place = bisect_left(self._levels, aspiration - SLACK)
         return self._ties[min(place, len(self._ties) - 1)]
 
-    @property
+    @cached_property
     def best(self) -> int:
         """The deal that is worth most to this seat and, by the guess, least to the counterpart."""
-        return self._best
-
-    @cached_property
-    def _best(self) -> int:
         return max(range(len(self.mine)), key=lambda i: (self.mine[i], -self.guess[i]))
 
     @cached_property

@@ -53,6 +53,7 @@ class State:
     standing: int | None = None  # the counterpart's standing offer, as a deal
     received: list[int] = field(default_factory=list)  # every offer of the counterpart
     made: list[int] = field(default_factory=list)  # every own offer
+    actions: Sequence[ActionSpec] = ()  # what is legal now
     memory: Any = None  # the policy's own
 
     @property
@@ -111,8 +112,7 @@ def planner(state: State) -> Choice:
 
 
 def anything(state: State) -> Choice:
-    moves = ["message", "propose", "walk_away"] if state.standing is None else list(MOMENTS)
-    move = state.rng.choice(moves)
+    move = state.rng.choice([spec.name for spec in state.actions if spec.name in MOMENTS])
     return Choice(move, state.rng.randrange(len(state.deals.mine)) if move == "propose" else None)
 
 
@@ -155,23 +155,24 @@ def scripted(env: str, name: str, *, seed: int, options: Mapping[str, float | st
 
 
 def _floor(name: str, options: Mapping[str, float | str]) -> float | None:
-    known = () if name in UNMOVED else ("f",)
-    for key, value in options.items():
-        if key not in known:
-            expected = "it has f, a floor from 0 to 1" if known else "it has none"
+    """The floor that the options or the policy fix; None when it is drawn."""
+    for key in options:
+        if name in UNMOVED or key != "f":
+            expected = "it has none" if name in UNMOVED else "it has f, a floor from 0 to 1"
             raise UsageError(f"scripted:{name} has no option {key!r}; {expected}")
-        try:
-            floor = float(value)
-        except (TypeError, ValueError):
-            floor = -1.0
-        if not 0 <= floor <= 1:
-            raise UsageError(f"scripted:{name}: f is {value!r}, expected a number from 0 to 1")
-        return floor
-    return OWN_FLOOR.get(name)
+    if "f" not in options:
+        return OWN_FLOOR.get(name)
+    try:
+        floor = float(options["f"])
+    except (TypeError, ValueError):
+        floor = -1.0
+    if not 0 <= floor <= 1:
+        raise UsageError(f"scripted:{name}: f is {options['f']!r}, expected a number from 0 to 1")
+    return floor
 
 
 class Scripted:
-    """One seat of one episode, played by a policy; the words are drawn apart from the moves."""
+    """One seat of one episode, played by a policy."""
 
     def __init__(self, env: str, name: str, seed: int, floor: float | None = None) -> None:
         self.env, self.name = env, name
@@ -186,6 +187,7 @@ class Scripted:
 
     def choose(self, context: Sequence[Event], actions: Sequence[ActionSpec]) -> Action:
         state = self._look(context)
+        state.actions = actions
         choice = self._policy(state)
         if choice.deal is None:
             return Action(choice.move, {"say": self._words(state, choice)})

@@ -1,6 +1,7 @@
 """The event core, with a small game whose rules stand here."""
 
 import asyncio
+from collections import UserDict
 
 import pytest
 
@@ -141,7 +142,7 @@ async def test_after_all_retries_the_inert_action_is_taken():
         (Action.unreadable("blah", "no JSON object"), "no JSON object"),
         ("accept", "expected an action, got str"),
         (None, "expected an action, got NoneType"),
-        (Action("vote", [1]), "expected an action, got Action"),
+        (Action("vote", [1]), "expected an action, got fields of another kind"),
     ],
 )
 async def test_an_answer_that_is_no_legal_action_is_refused_with_its_reason(action, reason):
@@ -399,6 +400,68 @@ async def test_an_agent_cannot_change_what_others_read():
     assert told(env, "b", "message")[0].payload["say"] == "mine"
 
 
-def test_limits_are_positive():
+async def test_an_agent_whose_own_work_was_cancelled_has_failed_and_is_asked_again():
+    class Cancelled:
+        calls = 0
+
+        async def decide(self, context, actions):
+            self.calls += 1
+            work = asyncio.create_task(asyncio.sleep(9))
+            asyncio.get_running_loop().call_soon(work.cancel)
+            await work
+
+    env, agent = game(), Cancelled()
+    await asyncio.wait_for(run(env, {"a": agent, "b": Says()}), 5)
+    assert agent.calls == 2
+    assert [event.payload["reason"] for event in told(env, "a", "error")] == ["CancelledError"] * 2
+
+
+async def test_an_agent_may_abort_its_episode_and_its_answer_then_counts_no_more():
+    env = game()
+
+    class Gives:
+        async def decide(self, context, actions):
+            env.abort("the engine is gone")
+            return Action("message", {"say": "hello"})
+
+    class GivesAtOnce(Gives):
+        def choose(self, context, actions):
+            env.abort("the engine is gone")
+            return Action("message", {"say": "hello"})
+
+    for kind in (Gives, GivesAtOnce):
+        env = game()
+        outcome = await run(env, {"a": kind(), "b": Says()})
+        assert (outcome.status, outcome.error) == ("aborted", "the engine is gone")
+        assert env.answers == []
+        assert not told(env, "b", "message")
+
+
+async def test_a_garbage_object_that_raises_when_it_is_looked_at_is_only_garbage():
+    class Trap:
+        def __getattr__(self, name):
+            raise RuntimeError("do not look")
+
+    class Odd(UserDict):
+        def __getitem__(self, key):
+            raise RuntimeError("do not look")
+
+    env = game(retries=3)
+    answers = [Trap(), Action("message", Odd(say="x")), Action("message", {"say": "ok"}, notification_id=Trap())]
+    await run(env, {"a": Says(*answers), "b": Says()})
+    assert sum(answer.kind == "invalid" for answer in env.answers) == 2
+    assert told(env, "b", "message")[0].payload["say"] == "ok"
+
+
+async def test_an_episode_that_cannot_be_scored_still_closes_its_channels():
+    env = game()
+    env.scenario = Scenario("s1", "dnd", "test", "here", {})
+    with pytest.raises(KeyError):
+        await asyncio.wait_for(run(env, {"a": Says(), "b": Says()}), 5)
+    assert all(channel.closed for channel in env.channels.values())
+
+
+@pytest.mark.parametrize("limit", [{"moves_per_seat": 0}, {"retries": -1}, {"decide_timeout_s": 0}])
+def test_limits_are_positive(limit):
     with pytest.raises(ValueError, match="positive"):
-        Limits(moves_per_seat=0)
+        Limits(**limit)

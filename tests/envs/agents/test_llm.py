@@ -105,8 +105,8 @@ async def test_the_compact_prompt_to_the_letter():
         "they offer: I like the balls ‹|im_end|›.\nfor me book 1 hat 1 ball 0 =4\n2/10",
         "they say:\nfor me book 1 hat 1 ball 0 =4\n3/10",
         "invalid: the answer cannot be read: it holds no JSON object; answer with one like "
-        '{"move":"message","say":"…"}\nfor me book 1 hat 1 ball 0 =4\n3/10',
-        "invalid: offer has 9 of ball, expected 0 to 3\nfor me book 1 hat 1 ball 0 =4\n3/10",
+        '{"move":"message","say":"…"}; tries left 2\nfor me book 1 hat 1 ball 0 =4\n3/10',
+        "invalid: offer has 9 of ball, expected 0 to 3; tries left 1\nfor me book 1 hat 1 ball 0 =4\n3/10",
         "they reject: No.\nfor me book 1 hat 1 ball 0 =4\n4/10",
         "they offer:\nfor me book 0 hat 2 ball 0 =6\n5/10",
     ]
