@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 BARS = "▁▂▃▄▅▆▇█"
 MISSING = "–"
+NAME_WIDTH = 44  # characters of a policy's name, so that its figures stay in sight
 Summary = Mapping[str, Any]
 
 
@@ -164,5 +165,5 @@ def _table(title: str, first: str) -> Table:
     from rich.table import Table
 
     table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column(first, no_wrap=True)
+    table.add_column(first, no_wrap=True, overflow="ellipsis", max_width=NAME_WIDTH)
     return table

@@ -43,6 +43,12 @@ def test_a_score_table_shows_the_figures_that_some_row_has() -> None:
     )
 
 
+def test_a_long_name_is_cut_before_a_figure_is() -> None:
+    lines = shown(score_table({"scripted:" + "x" * 200: ROWS["trained"]}))
+    assert "0.612   0.580 to 0.640         93%      1.2%     800" in lines
+    assert "x…" in lines
+
+
 def test_failed_games_are_shown_where_there_are_any() -> None:
     row = ROWS["trained"] | {"failed": 3}
     assert "failed" in shown(score_table({"a": row}))
