@@ -50,6 +50,7 @@ __all__ = [
 
 ACCEPTED = Ack("accepted")
 CLOSED = Ack("closed", "the episode has ended")
+USUAL = Limits()
 
 
 class _Pending:
@@ -72,13 +73,13 @@ class Environment:
     inert: ClassVar[Action] = Action("message", {"say": ""})
 
     def __init__(self, scenario: Scenario, *, seed: int, limits: Limits | None = None) -> None:
-        self.scenario, self.seed, self.limits = scenario, seed, limits or Limits()
+        self.scenario, self.seed, self.limits = scenario, seed, limits or USUAL
         self.channels = {seat: Channel(seat) for seat in self.seats}
         self.journal: list[tuple[tuple[str, ...], Event]] = []  # every event once, with those who were told
         self.walls: list[float] = []  # when, in seconds since the epoch, beside the journal
         self.answers: list[Answer] = []
         self.outcome: Outcome | None = None
-        self.at_once: dict[str, Callable[[Event], None]] = {}  # seats that answer while they are being asked
+        self.at_once: dict[str, Callable[[Environment, str, Event], None]] = {}  # who answer while being asked
         self.deciding: dict[str, tuple[str, asyncio.Task[None]]] = {}  # seat -> notification, its agent's task
         self.overdue: set[asyncio.Task[None]] = set()  # tasks that were interrupted by a deadline
         self._pending: dict[str, _Pending] = {}
@@ -245,7 +246,7 @@ class Environment:
             pending.expires = asyncio.get_running_loop().time() + self.limits.decide_timeout_s
         call = self._emit((seat,), "notification", "turn", pending.payload, pending.id, pending.actions)
         if answer is not None:
-            answer(call)
+            answer(self, seat, call)
 
     def _refuse(self, seat: str, pending: _Pending, text: str, reason: str) -> None:
         text, reason = clean(text), clean(reason)

@@ -30,7 +30,7 @@ async def run(env: Environment, agents: Mapping[str, Agent]) -> Outcome:
         agent = agents.get(seat)
         choose = getattr(agent, "choose", None)
         if agent is None or choose is not None:
-            env.at_once[seat] = partial(_answer, env, seat, choose)
+            env.at_once[seat] = partial(_answer, choose)
         else:
             waited_for[seat] = agent
     if not waited_for:
@@ -40,7 +40,7 @@ async def run(env: Environment, agents: Mapping[str, Agent]) -> Outcome:
     return await _run(env, waited_for)
 
 
-def _answer(env: Environment, seat: str, choose: Callable[..., Action] | None, call: Event) -> None:
+def _answer(choose: Callable[..., Action] | None, env: Environment, seat: str, call: Event) -> None:
     """Answer a notification in the moment of asking."""
     opened = call.notification_id or ""
     if choose is None:

@@ -170,8 +170,6 @@ class Transcribed:
     def __init__(self, agent: Agent, *, env: str, config: HarnessConfig) -> None:
         self._agent = agent
         self._talk = _Conversation(env, config)
-        if hasattr(agent, "choose"):
-            self.choose = self._choose
 
     @property
     def messages(self) -> list[Message]:
@@ -181,8 +179,11 @@ class Transcribed:
     async def decide(self, context: Sequence[Event], actions: Sequence[ActionSpec]) -> Action:
         return self._noted(await self._agent.decide(context, actions), context)
 
-    def _choose(self, context: Sequence[Event], actions: Sequence[ActionSpec]) -> Action:
-        return self._noted(self._agent.choose(context, actions), context)  # type: ignore[attr-defined]
+    @property
+    def choose(self) -> Callable[..., Action]:
+        """There when the other agent has it."""
+        choose = self._agent.choose  # type: ignore[attr-defined]
+        return lambda context, actions: self._noted(choose(context, actions), context)
 
     def _noted(self, action: Action, context: Sequence[Event]) -> Action:
         self._talk.replied(self._talk.asked(context), context, write_action(action))
