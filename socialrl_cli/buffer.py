@@ -205,34 +205,51 @@ def read(directory: Path | str, filter: pc.Expression | None = None, columns: Se
     names = {path.name for path in directory.iterdir()}
     for name in sorted(names):
         path = directory / name
-        if name.endswith(".pending") and path.with_suffix(".parquet").name not in names:
-            table = _read_pending(path)
-            table = table if filter is None else table.filter(filter)
-            tables.append(table if columns is None else table.select(list(columns)))
+        shard = path.with_suffix(".parquet")
+        if name.endswith(".pending") and shard.name not in names:
+            try:
+                table = _read_pending(path)
+                table = table if filter is None else table.filter(filter)
+                tables.append(table if columns is None else table.select(list(columns)))
+            except FileNotFoundError:  # its writer has just made a shard of it
+                tables += _read_shard(shard, filter, columns)
         elif name.endswith(".parquet"):
-            table = _read_shard(path, filter, columns)
-            if table is not None:
-                tables.append(table)
+            tables += _read_shard(path, filter, columns)
     return pa.concat_tables([table.replace_schema_metadata(SCHEMA.metadata) for table in tables])
 
 
-def _read_shard(path: Path, filter: Any, columns: Sequence[str] | None) -> pa.Table | None:
+def _read_shard(path: Path, filter: Any, columns: Sequence[str] | None) -> list[pa.Table]:
+    """The shard's rows, or nothing when it is torn."""
     try:
         found = (pq.read_schema(path).metadata or {}).get(b"socialrl_schema_version")
         if found != str(SCHEMA_VERSION).encode():
             version = "none" if found is None else found.decode()
             raise DataError(f"{path}: schema version {version}, expected {SCHEMA_VERSION}; write the buffer anew")
-        return pq.read_table(path, columns=None if columns is None else list(columns), filters=filter)
-    except (pa.ArrowInvalid, EOFError, OSError) as error:
-        if isinstance(error, FileNotFoundError):
+        return [pq.read_table(path, columns=None if columns is None else list(columns), filters=filter)]
+    except (pa.ArrowInvalid, OSError) as error:
+        if not _is_torn(path):
             raise
         aside = path.with_name(path.name + ".torn")
         try:
             path.rename(aside)
         except OSError:
             aside = path
-        warn(f"{path}: torn ({' '.join(str(error).split()):.80}); set aside as {aside.name}, the whole shards are used")
-        return None
+        reason = " ".join(str(error).split())
+        warn(f"{path}: torn ({reason:.80}); set aside as {aside.name}, the whole shards are used")
+        return []
+
+
+def _is_torn(path: Path) -> bool:
+    """Whether the file itself cannot be read, not only what was asked of it. OSError when the system says no."""
+    try:
+        pq.read_table(path)
+    except pa.ArrowInvalid:
+        return True
+    except OSError as error:
+        if error.errno is None:  # Arrow's own, about what the file holds
+            return True
+        raise
+    return False
 
 
 def _read_pending(path: Path) -> pa.Table:
@@ -242,9 +259,11 @@ def _read_pending(path: Path) -> pa.Table:
         with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as stream:
             for batch in stream:
                 batches.append(batch)
-    except (pa.ArrowInvalid, EOFError, OSError):
+    except (pa.ArrowInvalid, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         if path.stat().st_size:
-            warn(f"{path}: its last rows are torn (left by a crash); the {len(batches)} whole batches are used")
+            warn(f"{path}: its last rows are torn (left by a crash, or being written); the whole ones are used")
     return pa.Table.from_batches(batches, schema=SCHEMA)
 
 
@@ -265,11 +284,12 @@ def to_rows(table: pa.Table) -> list[Row]:
     plain = table.select([*names, "group_id", "status", "call_spans"]).to_pylist()
     for number, row in enumerate(plain):
         ids, mask, logprobs = (
-            table.column(name)[number].values.to_numpy(zero_copy_only=False) for name in TOKEN_COLUMNS
+            np.array(table.column(name)[number].values.to_numpy(zero_copy_only=False)) for name in TOKEN_COLUMNS
         )
         temperature = np.ones(len(ids), np.float32)
         for span in row.pop("call_spans"):
-            temperature[span["start"] : span["end"]] = span["temperature"]
+            if span["temperature"] > 0:  # greedy tokens are not trained on
+                temperature[span["start"] : span["end"]] = span["temperature"]
         out.append(Row(**row, token_ids=ids, loss_mask=mask, logprobs=logprobs, temperature=temperature))
     return out
 

@@ -134,7 +134,7 @@ def frames(path: Path) -> Iterator[tuple[int, bytes]]:
             length, crc = FRAME.unpack(head) if len(head) == FRAME.size else (size, 0)
             end = place + FRAME.size + length
             payload = file.read(length) if end <= size else b""
-            if end > size or (end == size and zlib.crc32(payload) != crc):
+            if not length or end > size or (end == size and zlib.crc32(payload) != crc):
                 warn(f"{path}: the last call, at byte {place}, is torn (left by a crash); set aside")
                 return
             if zlib.crc32(payload) != crc:

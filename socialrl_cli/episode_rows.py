@@ -124,4 +124,11 @@ def _message_rows(common: dict, record: EpisodeRecord, calls: Sequence[Call]) ->
 
 
 def _json(value: Any) -> str | None:
-    return None if value is None else orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
+    return None if value is None else orjson.dumps(value, _plain, orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _plain(value: Any) -> Any:
+    """What orjson does not know: mappings of other kinds."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")

@@ -25,6 +25,7 @@ import orjson
 from aiohttp import web
 
 from scenarios.errors import EngineError, ModelError, RunError, SocialRLError, UsageError
+from socialrl_cli.engines.remote import RemoteEngine
 from socialrl_cli.recorder import Recorder
 from socialrl_cli.requests import Refused
 
@@ -108,8 +109,10 @@ class Proxy:
         if request.method != ("GET" if what == "models" else "POST"):
             return problem(405, f"{request.method} is not answered at {request.path}", code="method_not_allowed")
         if what == "models":
-            entry = {"id": self.recorder.engine.model, "object": "model", "created": 0, "owned_by": "socialrl"}
-            return _json({"object": "list", "data": [entry]})
+            engine = self.recorder.engine
+            names = await engine.models() if isinstance(engine, RemoteEngine) else [engine.model]
+            data = [{"id": name, "object": "model", "created": 0, "owned_by": "socialrl"} for name in names]
+            return _json({"object": "list", "data": data})
         return await self._chat(key, request)
 
     async def _chat(self, key: str, request: web.BaseRequest) -> web.StreamResponse:

@@ -32,11 +32,10 @@ from socialrl_cli.requests import Refused
 from socialrl_cli.sessions import CONTINUED, DRIFTED, RESTARTED, relation
 
 MODES = ("rl", "distill")
-KEPT_ANSWERS = 8  # a session's latest answers, for retries of their requests
+KEPT_ANSWERS = 4  # a session's latest answers, for retries of their requests
 KEPT_SESSIONS = 4096  # without `keep`: how many sessions stay in memory
-NOT_PARAMS = frozenset(
-    ("messages", "tools", "temperature", "prompt_token_ids", "return_token_ids", "logprobs", *requests.NEUTRAL)
-)
+REMEMBERED = 100_000  # finished sessions that are still known to be so
+NOT_PARAMS = frozenset(("messages", "tools", "temperature", "prompt_token_ids", "return_token_ids", "logprobs"))
 
 
 @dataclass(slots=True)
@@ -56,12 +55,15 @@ class RecorderCounters:
 @dataclass(slots=True)
 class _Session:
     key: str
-    meta: dict[str, Any]
     next_index: int = 0
     last: Call | None = None  # the play call that the next one may continue
     prompt_text: str | None = None  # of `last`
     calls: list[Call] = field(default_factory=list)
     answers: OrderedDict[str, tuple[Any, asyncio.Task]] = field(default_factory=OrderedDict)
+
+    def give_up(self) -> None:
+        for _, task in self.answers.values():
+            task.cancel()
 
 
 class Recorder:
@@ -90,30 +92,46 @@ class Recorder:
         self.writer = CallWriter(calls_dir)
         self.counters = RecorderCounters()
         self._ids = mode == "rl" or can.token_ids
+        self._left_out = NOT_PARAMS | (requests.NEUTRAL.keys() if mode == "rl" else frozenset())
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._numbers: dict[str, int] = {}  # next index of sessions that were let go
+        self._finished: OrderedDict[str, None] = OrderedDict()
+        self._closed = False
 
     @property
     def failure(self) -> RunError | None:
         """Why recording has ended, if it has."""
         return self.writer.failure
 
-    def open(self, key: str, **meta: Any) -> None:
-        """Begin a session; one that is open already is an error."""
+    def open(self, key: str) -> None:
+        """Begin a session; one that is open already is an error, one that is finished begins anew."""
         if key in self._sessions:
             raise ValueError(f"session {key!r} is open already")
-        self._sessions[key] = _Session(key, meta)
+        self._finished.pop(key, None)
+        self._sessions[key] = _Session(key)
 
     def finish(self, key: str) -> list[Call]:
-        """End a session: its calls by index, errors among them. Raises RunError when recording has failed."""
+        """End a session: its calls by index, errors among them. Raises RunError when recording has failed.
+
+        Calls under way are given up, and later ones refused until the session is opened again.
+        """
         if self.failure is not None:
             raise self.failure
+        self._finished[key] = None
+        if len(self._finished) > REMEMBERED:
+            self._finished.popitem(last=False)
         session = self._sessions.pop(key, None)
         self.writer.forget(key)
-        return [] if session is None else sorted(session.calls, key=lambda call: call.index)
+        if session is None:
+            return []
+        session.give_up()
+        return sorted(session.calls, key=lambda call: call.index)
 
     def close(self) -> None:
-        """Close the file. The engine is not ours to close."""
+        """Give up what is under way and close the file. The engine is not ours to close."""
+        self._closed = True
+        for session in self._sessions.values():
+            session.give_up()
         self.writer.close()
 
     async def chat(
@@ -139,7 +157,7 @@ class Recorder:
             raise
         session = self._session(session_key)
         if idempotency_key is None:
-            return requests.answered(request, await self._call(session, request, kind))
+            return await self._call(session, request, kind)
         known = None if first_try else session.answers.get(idempotency_key)
         if known is not None:
             body, task = known
@@ -154,12 +172,19 @@ class Recorder:
             while len(session.answers) > KEPT_ANSWERS:
                 session.answers.popitem(last=False)
         # A caller that goes away does not undo the call: its retry gets this answer.
-        return requests.answered(request, await asyncio.shield(task))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise Refused("session", f"{session_key!r:.60} is finished", 410) from None
+            raise
 
     def _session(self, key: str) -> _Session:
         session = self._sessions.get(key)
         if session is None:
-            session = self._sessions[key] = _Session(key, {}, self._numbers.pop(key, 0))
+            if key in self._finished:
+                raise Refused("session", f"{key!r:.60} is finished", 410)
+            session = self._sessions[key] = _Session(key, self._numbers.pop(key, 0))
         if not self.keep:
             self._sessions.move_to_end(key)
             if len(self._sessions) > KEPT_SESSIONS:
@@ -179,7 +204,7 @@ class Recorder:
             "tools": request.get("tools") or None,
             "temperature": float(asked["temperature"]) if asked.get("temperature") is not None else 1.0,
             "grammar": requests.grammar_id(request),
-            "params": {name: value for name, value in asked.items() if name not in NOT_PARAMS},
+            "params": {name: value for name, value in asked.items() if name not in self._left_out},
             "started_at": time.time(),
             "policy_version": self.engine.policy_version,
         }
@@ -201,7 +226,7 @@ class Recorder:
         self._record(session, call)
         if kind == "play":
             session.last, session.prompt_text = call, text
-        return response
+        return requests.answered(request, response)
 
     def _render(self, session: _Session, messages: tuple, tools: Any) -> tuple[str, list[int]]:
         assert self.renderer is not None
@@ -223,29 +248,35 @@ class Recorder:
         if columns[0] is None and "prompt_token_ids" in asked:
             columns = (np.array(asked["prompt_token_ids"], np.int32), *columns[1:])
         prompt_ids, token_ids, logprobs = columns
-        usage = response.get("usage") or {}
+        counted = (response.get("usage") or {}).get("completion_tokens")
+        version = response.get("policy_version")
         extras = {name: value for name, value in message.items() if value and name not in ("role", "content")}
         return Call(
-            **{**common, "policy_version": response.get("policy_version", common["policy_version"])},
+            **(common if version is None else {**common, "policy_version": version}),
             prompt_ids=prompt_ids,
             token_ids=token_ids,
             logprobs=logprobs,
             reply=reply,
             message={"role": "assistant", "content": message.get("content"), **extras} if extras else _reply(reply),
             finish_reason=finish,
-            completion_tokens=usage.get("completion_tokens", 0 if token_ids is None else len(token_ids)),
+            completion_tokens=counted if counted is not None else 0 if token_ids is None else len(token_ids),
             finished_at=time.time(),
         )
 
     def _record(self, session: _Session, call: Call) -> None:
+        if self._closed and call.error is not None:
+            return  # given up by `close`; no answer leaves
+        try:
+            self.writer.write(call)
+        except (TypeError, ValueError) as error:
+            raise Refused("messages", f"they cannot be recorded as JSON ({error})") from error
         self.counters.calls += 1
         self.counters.errors += call.error is not None
-        self.writer.write(call)
         if self.keep:
             session.calls.append(call)
 
     def _count(self, last: Call | None, call: Call) -> None:
-        if last is None or call.kind != "play" or call.prompt_ids is None or last.prompt_ids is None:
+        if call.kind != "play" or call.prompt_ids is None or last is None or not len(last.full_ids()):
             return
         how, lost = relation(last, call)
         self.counters.continued += how == CONTINUED

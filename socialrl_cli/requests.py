@@ -30,16 +30,33 @@ ALSO_NEUTRAL: Mapping[str, tuple[Any, ...]] = {  # other spellings of "off"
     "top_k": (-1, 0),
     "best_of": (1,),
     "min_tokens": (0,),
+    "min_new_tokens": (0,),
     "length_penalty": (1.0,),
     "typical_p": (1.0,),
     "top_a": (0.0,),
     "use_beam_search": (False,),
-    "prompt_logprobs": (0,),
 }
-EMPTY = ("logit_bias", "bad_words", "allowed_token_ids", "logits_processors", "suppress_tokens")
+EMPTY = (
+    "logit_bias",
+    "bad_words",
+    "allowed_token_ids",
+    "suppress_tokens",
+    "logits_processors",
+    "custom_logit_processor",
+)
 BENDING = frozenset((*NEUTRAL, *ALSO_NEUTRAL, *EMPTY))
 RENDERING = ("chat_template", "chat_template_kwargs", "continue_final_message", "documents", "mm_processor_kwargs")
-GRAMMARS = ("response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar")
+GRAMMARS = (
+    "response_format",
+    "structured_outputs",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+    "json_schema",
+    "regex",
+    "ebnf",
+)
 NOT_SENT = ("stream", "stream_options")
 EXTRAS = ("prompt_token_ids", "policy_version")
 
@@ -114,9 +131,7 @@ def answered(request: Mapping[str, Any], response: dict[str, Any]) -> dict[str, 
     ids, logprobs = bool(request.get("return_token_ids")), bool(request.get("logprobs"))
     if ids and logprobs:
         return response
-    answer = {
-        name: value for name, value in response.items() if ids or name not in ("prompt_token_ids", "policy_version")
-    }
+    answer = {name: value for name, value in response.items() if ids or name not in EXTRAS}
     choices = []
     for choice in response.get("choices", ()):
         kept = {n: v for n, v in choice.items() if (ids or n != "token_ids") and (logprobs or n != "token_logprobs")}
@@ -135,11 +150,16 @@ def tokens(response: Mapping[str, Any]) -> tuple[np.ndarray | None, np.ndarray |
     if logprobs is None:
         content = (choice.get("logprobs") or {}).get("content")
         logprobs = None if content is None else [entry["logprob"] for entry in content]
-    return (
-        None if prompt is None else np.array(prompt, np.int32),
-        None if ids is None else np.array(ids, np.int32),
-        None if logprobs is None else np.array(logprobs, np.float32),
-    )
+    return _ids(prompt), _ids(ids), None if logprobs is None else np.array(logprobs, np.float32)
+
+
+def _ids(values: Any) -> np.ndarray | None:
+    if values is None:
+        return None
+    ids = np.array(values, np.int32)
+    if ids.ndim != 1 or (len(ids) and ids.min() < 0):
+        raise ValueError("token ids must be a list of numbers from 0 on")
+    return ids
 
 
 def token_fault(call: Call, mode: str) -> str | None:

@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -210,6 +212,41 @@ def test_a_torn_shard_is_set_aside_and_the_others_are_read(tmp_path: Path, capsy
     with BufferWriter(tmp_path) as writer:  # its number is not used again
         writer.add(rows(record(3, messages=[])))
     assert read(tmp_path)["episode_id"].to_pylist() == ["e0", "e2", "e3"]
+
+
+def test_a_wrong_question_sets_nothing_aside(tmp_path: Path, capsys: Any) -> None:
+    with BufferWriter(tmp_path) as writer:
+        writer.add(rows(record(messages=[])))
+    with pytest.raises(Exception, match="nowhere"):
+        read(tmp_path, pc.field("nowhere") == 1)
+    assert len(read(tmp_path)) == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_greedy_tokens_are_kept_and_not_trained_on(tmp_path: Path) -> None:
+    calls = [replace(call, temperature=0.0) for call in talk()]
+    with BufferWriter(tmp_path) as writer:
+        writer.add(rows(record(calls=calls)))
+    table = read(tmp_path)
+    assert table["token_ids"][0].as_py() == [1, 2, 3, 4, 5, 6]
+    assert table["call_spans"][0][0].as_py()["temperature"] == 0
+    for row in to_rows(table):
+        assert not row.loss_mask.any()
+        assert (row.temperature == 1).all()
+
+
+def test_rows_for_the_trainer_are_its_own_to_change(tmp_path: Path) -> None:
+    with BufferWriter(tmp_path) as writer:
+        writer.add(rows(record(calls=talk())))
+    row = to_rows(read(tmp_path))[0]
+    assert all(column.flags.writeable for column in (row.token_ids, row.loss_mask, row.logprobs))
+
+
+def test_mappings_of_any_kind_are_written(tmp_path: Path) -> None:
+    outcome = {"status": "agreement", "agreement": MappingProxyType({"a": MappingProxyType({"book": 1})})}
+    with BufferWriter(tmp_path) as writer:
+        writer.add(rows(record(messages=[], outcome=outcome)))
+    assert read(tmp_path)["outcome"][0].as_py()["agreement"] == '{"a":{"book":1}}'
 
 
 def test_a_shard_of_another_version_is_refused(tmp_path: Path) -> None:

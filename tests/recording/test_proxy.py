@@ -15,7 +15,7 @@ import pytest
 
 from scenarios.errors import EngineError, ModelError, RunError, UsageError
 from socialrl_cli.callfiles import read_calls
-from socialrl_cli.engines.remote import NoAnswer, ServerRefused
+from socialrl_cli.engines.remote import NoAnswer, RemoteEngine, ServerRefused
 from socialrl_cli.proxy import Proxy
 from socialrl_cli.recorder import Recorder
 
@@ -228,6 +228,15 @@ async def test_a_port_in_use_is_named(tmp_path: Path, scripted: Any) -> None:
         with pytest.raises(RunError, match=f"127.0.0.1:{first.port}: cannot listen.*in use"):
             async with served(scripted([]), tmp_path, port=first.port):
                 pass
+
+
+async def test_the_models_are_those_upstream(tmp_path: Path, monkeypatch: Any) -> None:
+    async def models(self: Any) -> list[str]:
+        return ["big", "small"]
+
+    monkeypatch.setattr(RemoteEngine, "models", models)
+    async with served(RemoteEngine("http://localhost:9", tokens=True), tmp_path) as proxy, client(proxy) as stock:
+        assert [model.id async for model in stock.models.list()] == ["big", "small"]
 
 
 async def test_sessions_are_taken_from_the_url(tmp_path: Path, scripted: Any, reply: Any) -> None:

@@ -110,6 +110,7 @@ async def test_distillation_takes_any_sampling_and_any_engine(tmp_path: Path, sc
     assert not {"return_token_ids", "logprobs", "top_k", "temperature"} & engine.asked[0].keys()
     (call,) = read_calls(tmp_path)
     assert (call.prompt_ids, call.token_ids, call.logprobs, call.reply) == (None, None, None, "deal")
+    assert call.params["top_p"] == 0.5
     assert segments([call])[1].untrained == {"no_ids": 3}  # two of text and the stop
 
 
@@ -308,6 +309,76 @@ async def test_an_open_session_is_not_opened_again(tmp_path: Path, scripted: Any
     recorder.open("k")
     with pytest.raises(ValueError, match="open already"):
         recorder.open("k")
+
+
+async def test_a_finished_session_takes_no_more_calls_until_it_is_opened_again(
+    tmp_path: Path, scripted: Any, reply: Any
+) -> None:
+    recorder = Recorder(scripted([reply("one"), reply("two")]), tmp_path)
+    await recorder.chat("k", ask())
+    recorder.finish("k")
+    with pytest.raises(Refused, match="is finished") as late:
+        await recorder.chat("k", ask())
+    assert late.value.status == 410
+    recorder.open("k")
+    await recorder.chat("k", ask())
+    assert [call.index for call in recorder.finish("k")] == [0]
+
+
+async def test_finishing_gives_up_what_is_under_way(tmp_path: Path, scripted: Any, reply: Any) -> None:
+    engine = scripted([reply("one")])
+    engine.gate = asyncio.Event()
+    recorder = Recorder(engine, tmp_path)
+    waiting = asyncio.create_task(recorder.chat("k", ask(), idempotency_key="x"))
+    await asyncio.sleep(0.01)
+    recorder.finish("k")
+    with pytest.raises(Refused, match="is finished"):
+        await waiting
+    assert [call.error for call in read_calls(tmp_path)] == ["cancelled"]
+
+
+async def test_ids_that_are_none_are_an_error(tmp_path: Path, scripted: Any, reply: Any) -> None:
+    response = await scripted([reply("deal")]).chat(ask(logprobs="tokens"))
+    response["choices"][0]["token_ids"] = [5, -1, 1]
+    with pytest.raises(EngineError, match=r"not a chat completion.*token ids must be"):
+        await Recorder(scripted([response]), tmp_path).chat("k", ask())
+
+
+async def test_what_cannot_be_written_gets_no_answer(tmp_path: Path, scripted: Any, reply: Any) -> None:
+    recorder = Recorder(scripted([reply("one"), reply("two")], token_input=False), tmp_path)
+    with pytest.raises(Refused, match="recorded as JSON"):
+        await recorder.chat("k", ask([{"role": "user", "content": "hello", "extra": {1, 2}}]))
+    assert recorder.failure is None
+    assert content(await recorder.chat("k", ask())) == "two"
+    assert [call.reply for call in read_calls(tmp_path)] == ["two"]
+
+
+async def test_closing_gives_up_what_is_under_way_without_a_trace(tmp_path: Path, scripted: Any, reply: Any) -> None:
+    engine = scripted([reply("one"), reply("two")])
+    recorder = Recorder(engine, tmp_path)
+    await recorder.chat("k", ask())
+    engine.gate = asyncio.Event()
+    waiting = asyncio.create_task(recorder.chat("k", ask(), idempotency_key="x"))
+    await asyncio.sleep(0.01)
+    recorder.close()
+    with pytest.raises(Refused):
+        await waiting
+    assert len(read_calls(tmp_path)) == 1
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+async def test_a_stand_alone_recorder_forgets_sessions_but_not_their_numbers(
+    tmp_path: Path, scripted: Any, reply: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("socialrl_cli.recorder.KEPT_SESSIONS", 2)
+    recorder = Recorder(scripted([reply("deal")] * 5), tmp_path, keep=False)
+    for key in ("a", "b", "c", "d", "a"):
+        await recorder.chat(key, ask())
+    assert len(recorder._sessions) == 2
+    assert [(call.session, call.index) for call in read_calls(tmp_path)] == [
+        ("a", 0), ("b", 0), ("c", 0), ("d", 0), ("a", 1),
+    ]  # fmt: skip
+    assert recorder.finish("a") == []
 
 
 async def test_a_full_disk_stops_the_run_and_no_answer_leaves(tmp_path: Path, scripted: Any, reply: Any) -> None:
