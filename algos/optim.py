@@ -49,8 +49,8 @@ def take_step(optimiser: torch.optim.Optimizer, loss: torch.Tensor, max_norm: fl
     if not (math.isfinite(norm) and math.isfinite(loss)):
         optimiser.zero_grad(set_to_none=True)
         raise ModelError(
-            f"step {step}: the loss of the {what} is {float(loss):.4g} and its gradient's norm {norm:.4g}; no weight "
-            "was changed. Lower its learning rate, then continue from the last checkpoint with --resume"
+            f"step {step}: the loss of the {what} is {float(loss):.4g} and its gradient's norm {norm:.4g}; the "
+            "weights are as before. Lower its learning rate, then continue from the last checkpoint with --resume"
         )
     optimiser.step()
     optimiser.zero_grad(set_to_none=True)

@@ -70,6 +70,9 @@ class Config:
             raise ValueError(f"schedule: got {self.schedule!r}, expected one of {SCHEDULES}")
         if self.importance_weight and not self.recompute_old:
             raise ValueError("importance_weight: it compares the recomputed old policy; set recompute_old too")
+        for name in ("gamma", "lam"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name}: got {getattr(self, name)}, expected 0 to 1")
         for name in ("batch", "mini_batch", "epochs", "warmup_epochs", "save_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: got {getattr(self, name)}, expected at least 1")
@@ -126,12 +129,14 @@ def score(
         "return_mean": float(return_.mean()),
         "advantage_sd": float(raw.std()),
     }
-    importance = losses.importance_weights(old, tensors.behaviour, config.importance_cap)
-    if config.importance_weight:
+    importance = None
+    if recompute:  # how far the recorded policy is from the actor before the update
+        metrics["mismatch"] = float(losses.approx_kl(old, tensors.behaviour).mean())
+    if recompute and config.importance_weight:
+        importance = losses.importance_weights(old, tensors.behaviour, config.importance_cap)
         metrics["importance_mean"] = float(importance.mean())
     advantage, target = (torch.from_numpy(x).to(device, torch.float32) for x in (losses.normalised(raw), return_))
-    weight = importance if config.importance_weight else None
-    return Scored(old, values, advantage, target, reference, weight, features), metrics
+    return Scored(old, values, advantage, target, reference, importance, features), metrics
 
 
 def mini_batches(config: Config, episodes: int, step: int, epoch: int) -> Iterator[np.ndarray]:
@@ -232,7 +237,7 @@ def update(
             rows = batch.rows_of(episodes)
             if not warming:
                 loss, part = accumulate_actor(config, models, batch, tensors, scored, rows)
-                if "mismatch" not in metrics:  # before the first update: how far the recorder and the trainer agree
+                if "mismatch" not in metrics:  # the same from the first mini-batch, before any update
                     metrics["mismatch"] = float(part["approx_kl"]) / len(batch.tokens_of(rows))
                 norms["actor"].append(
                     take_step(optimisers["actor"], loss, config.max_grad_norm, what="actor", step=step)

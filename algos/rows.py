@@ -47,7 +47,7 @@ class Row:
 class ActorTokens:
     """The actor tokens of a batch; row r owns `row_starts[r]:row_starts[r + 1]`, episode e the same in `starts`."""
 
-    rows: tuple[Row, ...]  # ordered by episode, then segment
+    rows: tuple[Row, ...]  # sorted by episode, seat and segment
     row_starts: np.ndarray  # (R + 1,)
     starts: np.ndarray  # (E + 1,)
     row_episodes: np.ndarray  # (R,) which episode a row belongs to
@@ -73,26 +73,25 @@ class ActorTokens:
 
 
 def actor_tokens(rows: Sequence[Row]) -> ActorTokens:
-    """Lay out a batch. Rows of an episode that was left without a single actor token are dropped.
+    """Lay out a batch, sorted by episode, seat and segment, so that it does not matter who finished first.
 
+    The rows of an episode without a single actor token are left out.
     Raises DataError for rows that cannot be right: lengths that differ, a token without a predecessor, a reward or a
     log-probability that is not a number.
     """
-    first: dict[tuple[str, str], int] = {}
-    for row in rows:
-        first.setdefault(row.episode, len(first))
-    ordered = sorted(rows, key=lambda row: (first[row.episode], row.segment))
+    ordered = sorted(rows, key=lambda row: (*row.episode, row.segment))
+    numbers = {episode: i for i, episode in enumerate(dict.fromkeys(row.episode for row in ordered))}
     masks = [_checked(row) for row in ordered]
     counts = np.array([len(m) for m in masks], dtype=np.int64)
-    episode = np.array([first[row.episode] for row in ordered], dtype=np.int64)
-    totals = np.bincount(episode, weights=counts, minlength=len(first)).astype(np.int64)
+    episode = np.array([numbers[row.episode] for row in ordered], dtype=np.int64)
+    totals = np.bincount(episode, weights=counts, minlength=len(numbers)).astype(np.int64)
 
     kept = [i for i in range(len(ordered)) if totals[episode[i]]]
     ordered, masks = [ordered[i] for i in kept], [masks[i] for i in kept]
     starts = np.concatenate([[0], np.cumsum(totals[totals > 0])]).astype(np.int64)
     rewards = np.zeros(starts[-1])
-    number = np.cumsum(totals > 0) - 1  # episodes are counted again without the empty ones
-    row_episodes = number[episode[kept]] if kept else np.zeros(0, np.int64)
+    renumbered = np.cumsum(totals > 0) - 1  # without the empty ones
+    row_episodes = renumbered[episode[kept]] if kept else np.zeros(0, np.int64)
     for row, e in zip(ordered, row_episodes, strict=True):
         rewards[starts[e + 1] - 1] = row.reward
 

@@ -120,7 +120,7 @@ def test_a_step_does_not_depend_on_the_order_of_the_rows(make: SimpleNamespace) 
         models = make.models()
         ppo.update(ONE, models, ppo.make_optimisers(ONE, models), actor_tokens(rows), step=1)
         found.append(weights(models.actor))
-    assert_close(*found, atol=1e-4)
+    assert same(*found)
 
 
 def test_values_are_read_where_the_token_is_predicted(make: SimpleNamespace) -> None:
@@ -319,13 +319,15 @@ def test_without_a_critic_or_the_reference_that_eta_needs_it_refuses(make: Simpl
 
 def test_recomputing_the_old_policy_forgets_what_was_recorded(make: SimpleNamespace) -> None:
     config = replace(ONE, recompute_old=True)
-    found = []
+    found, mismatches = [], []
     for rows in (make.rows(4), written(make.rows(4), make.models().actor)):
         models = make.models()
         metrics = ppo.update(config, models, ppo.make_optimisers(config, models), actor_tokens(rows), step=1)
         assert metrics["approx_kl"] == pytest.approx(0, abs=1e-6)
+        mismatches.append(metrics["mismatch"])
         found.append(weights(models.actor))
     assert_close(*found, atol=1e-4)
+    assert mismatches[0] > 0.1 > 1e-6 > mismatches[1]  # what was recorded is still compared
 
 
 def test_importance_weights_scale_the_gradient_of_what_an_older_policy_wrote(make: SimpleNamespace) -> None:
@@ -397,7 +399,14 @@ def test_mini_batches_cover_every_episode_once_evenly_and_anew_each_epoch() -> N
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"aggregation": "mean"}, {"schedule": "cosine"}, {"importance_weight": True}, {"mini_batch": 0}, {"epochs": 0}],
+    [
+        {"aggregation": "mean"},
+        {"schedule": "cosine"},
+        {"importance_weight": True},
+        {"mini_batch": 0},
+        {"epochs": 0},
+        {"lam": 1.5},
+    ],
 )
 def test_a_configuration_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
