@@ -158,7 +158,8 @@ class Connection(asyncio.Protocol):
     def _finish(self, body: bytes) -> None:
         assert self._head is not None
         assert self._waiter is not None
-        if not self._head.keep:
+        too_much = self._head.length is not None and len(self._buffer) > self._head.length
+        if too_much or not self._head.keep:
             self.close()
         self._waiter.set_result((self._head.status, body))
         self._buffer, self._head, self._chunks = bytearray(), None, []

@@ -147,6 +147,13 @@ async def test_a_connection_that_the_server_closed_while_idle_is_replaced() -> N
     assert seen == [0, 1, 2]
 
 
+async def test_a_connection_with_more_than_its_answer_is_not_used_again() -> None:
+    async with server([PLAIN + PLAIN, PLAIN]) as (client, seen):
+        for _ in range(2):
+            assert await client.ask("POST", "/x") == (200, b"hello")
+    assert seen == [0, 1]
+
+
 async def test_a_cancelled_request_does_not_leave_its_answer_to_the_next() -> None:
     async with server([b"", PLAIN]) as (client, seen):
         with pytest.raises(TimeoutError):
