@@ -24,14 +24,15 @@ from torch import Tensor
 
 from algos import checkpoints, losses, meter
 from algos.checkpoints import Counters
-from algos.critic import Critic, ValueHead
+from algos.critic import ValueHead
 from algos.gae import advantages_and_returns, rewards_to_go
 from algos.loop import Batch, Play, Publish, RunLog, Validate
 from algos.models import Models
 from algos.optim import SCHEDULES, adamw, schedule, set_lr, take_step, within_memory
 from algos.packing import packs, token_budget
-from algos.policy import BatchTensors, check_rows, policy, reference_policy
+from algos.policy import BatchTensors, check_rows, policy
 from algos.rows import ActorTokens, actor_tokens
+from algos.scoring import look
 from scenarios.errors import ModelError
 
 
@@ -95,31 +96,11 @@ def score(
     config: Config, models: Models, batch: ActorTokens, tensors: BatchTensors, *, warming: bool
 ) -> tuple[Scored, dict[str, float]]:
     """V̄, log π_old and log π_ref before the update, then advantages and targets."""
-    size, device = len(batch.ids), models.device
-    head = isinstance(models.critic, ValueHead)
-    values, old = torch.zeros(size, device=device), tensors.behaviour
-    reference = torch.zeros(size, device=device) if config.eta and not warming else None
     recompute = config.recompute_old and not warming
-    features: Tensor | None = None
-    old = old.clone() if recompute else old
-    with torch.no_grad():
-        for pack in packs(batch, range(len(batch.rows)), config.micro_tokens, device):
-            if recompute or head:
-                logprobs, _, hidden = policy(models, models.actor, pack, tensors)
-                if recompute:
-                    old[pack.tokens] = logprobs
-                if head:
-                    features = torch.zeros(size, hidden.shape[1], device=device) if features is None else features
-                    features[pack.tokens] = hidden.float()
-            if isinstance(models.critic, Critic):
-                with models.computing():
-                    values[pack.tokens] = models.critic(pack)
-            if reference is not None:
-                with reference_policy(models) as model:
-                    reference[pack.tokens] = policy(models, model, pack, tensors)[0]
-        if isinstance(models.critic, ValueHead) and features is not None:
-            values = models.critic(features)
-    known = values.double().cpu().numpy()
+    reference = bool(config.eta) and not warming
+    seen = look(models, batch, tensors, config.micro_tokens, old=recompute, reference=reference)
+    old = tensors.behaviour if seen.old is None else seen.old
+    known = seen.values.double().cpu().numpy()
     lam = 1.0 if warming else config.lam
     raw, return_ = advantages_and_returns(batch.rewards, known, batch.starts, gamma=config.gamma, lam=lam)
     to_go = rewards_to_go(batch.rewards, batch.starts)
@@ -135,8 +116,10 @@ def score(
     if recompute and config.importance_weight:
         importance = losses.importance_weights(old, tensors.behaviour, config.importance_cap)
         metrics["importance_mean"] = float(importance.mean())
-    advantage, target = (torch.from_numpy(x).to(device, torch.float32) for x in (losses.normalised(raw), return_))
-    return Scored(old, values, advantage, target, reference, importance, features), metrics
+    advantage, target = (
+        torch.from_numpy(x).to(models.device, torch.float32) for x in (losses.normalised(raw), return_)
+    )
+    return Scored(old, seen.values, advantage, target, seen.reference, importance, seen.features), metrics
 
 
 def mini_batches(config: Config, episodes: int, step: int, epoch: int) -> Iterator[np.ndarray]:

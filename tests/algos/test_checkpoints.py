@@ -41,9 +41,9 @@ def state(loaded: Any) -> dict[str, torch.Tensor]:
     return {**loaded.actor.state_dict(), **critic}
 
 
-@pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("critic", ["", "value_head"])
-@pytest.mark.parametrize("lora", [None, LoraConfig(4, 8)])
+@pytest.mark.parametrize(
+    ("tied", "critic", "lora"), [(False, "", None), (True, "value_head", None), (False, "value_head", LoraConfig(4, 8))]
+)
 def test_what_is_saved_comes_back_in_place(
     make: SimpleNamespace, tmp_path: Path, tied: bool, critic: str, lora: LoraConfig | None
 ) -> None:
