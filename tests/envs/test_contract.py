@@ -51,7 +51,10 @@ class Fuzz:
 
 
 class Never:
+    calls = 0
+
     async def decide(self, context, actions):
+        self.calls += 1
         await asyncio.Event().wait()
 
 
@@ -175,6 +178,7 @@ async def test_an_episode_with_a_hostile_seat_ends_within_its_limit(name, hostil
             agents[seat] = Never() if hostile == "never" else babbler(name, 3)
         outcome = await asyncio.wait_for(run(env, agents), 10)
         assert outcome.status == "timeout"
+        assert getattr(agents.get(seat), "calls", 3) >= 3, "it is asked at each of its moves"
         sound(env)
         assert await replay(EpisodeLog.of(env, episode_id="e", agents={})) == []
         kinds = {answer.kind for answer in env.answers if answer.seat == seat}

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import envs
 from envs.agents.dnd import conceivable, deals
 from envs.agents.phrases import PHRASES
+from envs.agents.planner import Belief
 from envs.agents.scripted import FLOORS, POLICIES, Scripted, names, scripted
 from envs.core import Action, Limits, derive_seed, run
 from scenarios.core import Scenario, packaged
@@ -44,6 +45,7 @@ def takes(book, hat, ball):
 
 
 SILENCE = Action("message", {"say": ""})
+LONG = Limits(moves_per_seat=60)
 
 
 def play(scenario, policies, *, seed=0, limits=None):
@@ -208,6 +210,41 @@ def test_the_planner_is_above_every_other_policy_in_the_same_seat():
             assert statistics.mean(gains) - 1.96 * error > 0, policy
 
 
+def test_the_planner_learns_the_counterparts_values_from_its_offers():
+    gained = []
+    for number in range(0, 100, 10):
+        scenario = TEST[number]
+        env = play(scenario, {"a": ("linear", {"f": 0.3}), "b": Plays(SILENCE)}, seed=number)
+        space = deals({"counts": scenario["counts"], "values": scenario["values"]["b"]})
+        counts, own, theirs = (
+            tuple(row.values()) for row in (scenario["counts"], scenario["values"]["b"], scenario["values"]["a"])
+        )
+        truth = conceivable(counts, own).index(theirs)
+        belief = Belief(space)
+        before = belief.weight.sum(0)[truth]
+        given = [event.payload["gives"] for event in env.channels["b"].events if event.type == "proposal"]
+        for i, gift in enumerate(given):
+            belief.update(i / 9, None, space.index(gift))
+        gained.append(belief.weight.sum(0)[truth] / before)
+        assert belief.weight.sum() == pytest.approx(1)
+    assert min(gained) > 1
+    assert statistics.mean(gained) > 5
+
+
+def test_a_refusal_speaks_for_a_counterpart_that_wanted_more():
+    space = deals({"counts": COUNTS, "values": SCENARIO["values"]["a"]})
+    belief = Belief(space)
+    everything = space.index({"book": 1, "hat": 2, "ball": 3})
+    half = space.index({"book": 1, "hat": 2, "ball": 0})
+    before = belief.weight[:, belief.theirs[:, half] >= 0.5].sum()
+    belief.update(1.0, half, None)  # at its last move it refused all three balls
+    assert belief.weight[:, belief.theirs[:, half] >= 0.5].sum() < 0.9 * before
+    belief.update(1.0, everything, None)  # that everybody refuses: nothing is learned
+    again = belief.weight.copy()
+    belief.update(1.0, everything, None)
+    assert belief.weight == pytest.approx(again)
+
+
 def test_what_is_conceivable_holds_the_truth_and_only_games_that_exist():
     for scenario in TEST[:30]:
         counts, values = (tuple(scenario["counts"].values()), scenario["values"])
@@ -291,7 +328,9 @@ async def test_first_offer_takes_the_first_offer_and_demand_all_takes_none():
 
 
 def test_a_curve_keeps_to_its_words_when_the_deal_is_worth_the_same():
-    env = game_with(Plays(SILENCE), policy="boulware", f=0.3, seed=2)
-    offers = [move.fields["offer"] for move in moves_of(env, "a") if move.move == "propose"]
-    points = offers_of(env, "a")
-    assert all(one == two for (one, two), (p, q) in zip(pairwise(offers), pairwise(points), strict=True) if p == q)
+    """Also where several deals are as good for both by all it knows."""
+    for number in range(20):
+        env = play(TEST[number], {"a": ("boulware", {"f": 0.3}), "b": Plays(SILENCE)}, seed=2, limits=LONG)
+        offers = [move.fields["offer"] for move in moves_of(env, "a") if move.move == "propose"]
+        points = offers_of(env, "a", TEST[number])
+        assert all(one == two for (one, two), (p, q) in zip(pairwise(offers), pairwise(points), strict=True) if p == q)
