@@ -54,7 +54,9 @@ _FAULTS = {"timeout", "error", "absent"}
 
 
 def one_line(say: str) -> str:
-    """What somebody said, on one line and without the brackets that chat templates use for their markers."""
+    """What somebody said, on one line, without control characters and the brackets of chat templates' markers."""
+    if not say.isprintable():
+        say = "".join(letter if letter.isprintable() else " " for letter in say)
     return " ".join(say.split()).replace("<", "‹").replace(">", "›")
 
 
