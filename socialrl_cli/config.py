@@ -76,7 +76,7 @@ def load_json(kind: type[T], path: Path) -> T:
 def packaged_recipes() -> dict[str, Path]:
     """Name → file of every recipe that ships."""
     folder = Path(str(files("socialrl_cli.recipes")))
-    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+    return {path.stem: path for path in sorted(folder.glob("*.toml"), key=lambda path: path.stem)}
 
 
 def find_recipe(name: str | Path) -> Path:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from socialrl_cli.main import COMMANDS, build
+from socialrl_cli.main import COMMANDS, build, run
 
 ROOT = Path(__file__).parent.parent
 MAY_IMPORT = {
@@ -198,6 +198,14 @@ def test_the_readme_shows_every_command_with_an_example_that_runs() -> None:
     examples = re.findall(r"^ {4}(socialrl .*?)(?: {3,}.*)?$", text, re.MULTILINE)
     assert examples
     assert {line: words for line in examples if (words := unknown_words(line))} == {}
+
+
+def test_the_readme_shows_the_recipes_that_ship(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = re.search(r"<!-- output of: socialrl recipes -->\n+```\n(.*?)\n```", text, re.DOTALL)
+    assert run(["recipes"]) == 0
+    assert shown is not None
+    assert shown[1] == capsys.readouterr().out.strip(), "make readme renews it"
 
 
 def test_the_readme_and_the_makefile_know_the_same_targets() -> None:
