@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-app = typer.Typer(help="Play held-out scenarios and report what a policy earns.", invoke_without_command=True)
+app = typer.Typer(invoke_without_command=True)
 
 
 @app.callback()
