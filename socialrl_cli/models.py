@@ -1,6 +1,7 @@
 """From what a user calls a model to a folder that transformers loads.
 
     tiny            the bundled small model, built on first use (`tiny.py`)
+    run:DIR[@STEP]  a checkpoint of a run
     FOLDER          an ordinary model folder; a checkpoint of a run is one
     FILE.gguf       turned once into a folder in the cache, in float32
     NAMESPACE/ID    a hub id, for who has a hub
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from scenarios.errors import ModelError, UsageError
-from socialrl_cli.participants import Participant
+from socialrl_cli.participants import Participant, parse
 
 WEIGHTS = ("config.json", "adapter_config.json")
 
@@ -29,6 +30,8 @@ def resolve(name: str, *, critic: bool = False, seed: int = 0) -> str:
         from socialrl_cli.tiny import ensure
 
         return str(ensure(seed=seed) / ("critic" if critic else "actor"))
+    if name.startswith("run:"):
+        return str(Path(resolve_participant(parse(name))).parent / ("critic" if critic else "actor"))
     path = Path(name).expanduser()
     if path.suffix == ".gguf" and path.is_file():
         return str(from_gguf(path))
