@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from socialrl_cli.recorder import Recorder
 
 HARNESS_FILE = "socialrl.json"
-FATAL = (EngineError, ModelError, RunError)  # of a model call: they end the episode, not the move
+FATAL = (EngineError, RunError)  # of a model call: they end the episode, not the move
 
 
 class Seat:
@@ -120,7 +121,7 @@ class Cast:
             from socialrl_cli.engines.remote import RemoteEngine
 
             assert participant.url is not None
-            engine: Engine = RemoteEngine(participant.url, participant.name)
+            engine: Engine = RemoteEngine(participant.url, participant.name, os.environ.get("OPENAI_API_KEY"))
             harness = HarnessConfig()
         else:
             from algos.models import load_actor
@@ -161,13 +162,19 @@ def _model_seat(opened: Opened, env: str, seed: int, session: str, failed: Calla
     recorder = opened.recorder
     recorder.open(session)
 
+    answered = 0
+
     async def chat(request: dict[str, Any]) -> dict[str, Any]:
+        nonlocal answered
         try:
-            return await recorder.chat(session, request)
-        except FATAL as error:
-            taken.fault = error
-            failed(str(error))
+            response = await recorder.chat(session, request)
+        except (*FATAL, ModelError) as error:
+            if not (isinstance(error, ModelError) and answered):  # a talk may outgrow the context; a model may not
+                taken.fault = error
+                failed(str(error))
             raise
+        answered += 1
+        return response
 
     agent = LLMAgent(chat, env=env, config=opened.harness, seed=seed, model=opened.engine.model)
     taken = Seat(agent, lambda: recorder.finish(session))

@@ -82,7 +82,7 @@ class Played:
             outcome=self.outcome.status,
             status=self.status,
             decisions=len(answers),
-            invalid=sum(answer.kind == "invalid" for answer in answers),
+            invalid=sum(answer.kind != "action" for answer in answers),
             episode_id=game.episode_id,
             error=self.error,
         )

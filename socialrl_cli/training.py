@@ -199,6 +199,7 @@ class PpoPlay:
             scenarios, POLICY, config.games.opponents, seats=self.seats, both_seats=check.both_seats,
             trials=check.trials, seed=config.seed,
         )  # fmt: skip
+        games = [replace(game, episode_id=f"step{step:05d}-{game.episode_id}") for game in games]
         results: list[GameResult] = []
         self.runner.run(
             play_all(games, self.cast, config.games.play, done=lambda played: results.append(played.result()))
@@ -209,13 +210,21 @@ class PpoPlay:
         self.runner.run(self.engine.publish(version))
 
     def close(self) -> None:
+        """End what is under way without keeping it: a game that was cut off is played again on resume."""
         try:
-            self.runner.run(self.cast.close())
-            self.runner.run(self.engine.close())
+            cut_off = asyncio.all_tasks(self.runner.get_loop())
+            for task in cut_off:
+                task.cancel()
+            self.runner.run(self._end(cut_off))
         finally:
             self.runner.close()
             self.recorder.close()
             self.store.close()
+
+    async def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.cast.close()
+        await self.engine.close()
 
 
 def run_ppo(config: PpoRun, run: Run) -> dict[str, Any]:

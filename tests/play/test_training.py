@@ -1,0 +1,197 @@
+"""Play joined to learning, end to end, with the bundled model at a very small size."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from algos import ppo, sft
+from algos.models import ModelConfig
+from envs.agents.llm import HarnessConfig
+from scenarios.errors import RunError, UsageError
+from socialrl_cli import buffer, tiny
+from socialrl_cli.cast import read_harness
+from socialrl_cli.engines.config import EmbeddedConfig
+from socialrl_cli.episodes import PlayConfig
+from socialrl_cli.evals import EvalConfig, compare, run_eval
+from socialrl_cli.rollouts import RolloutConfig, run_rollout
+from socialrl_cli.runs import Run
+from socialrl_cli.training import GamesConfig, PpoRun, SftRun, ValidationConfig, run_ppo, run_sft
+
+SMALL = tiny.TinyConfig(hidden=64, inner=96, layers=2, heads=2, kv_heads=1, critic_layers=1, vocab=600)
+DEMOS = RolloutConfig(
+    policies=("scripted:linear",), opponents=("scripted:conceder",), episodes=60, transcript=HarnessConfig(prompt="compact")
+)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    torch.set_num_threads(1)
+    return tmp_path_factory.mktemp("training")
+
+
+@pytest.fixture(scope="module")
+def model(home):
+    return tiny.ensure(SMALL, seed=3, cache=home / "cache")
+
+
+@pytest.fixture(scope="module")
+def demos(home):
+    with Run.open(home / "demos") as run:
+        run_rollout(DEMOS, run)
+    return home / "demos"
+
+
+@pytest.fixture(scope="module")
+def warm(home, model, demos):
+    config = SftRun(
+        data=(str(demos),),
+        model=ModelConfig(actor=str(model / "actor")),
+        sft=sft.Config(lr=5e-3, batch_tokens=1024, epochs=8, teachers=("scripted:linear",)),
+    )
+    with Run.open(home / "warm") as run:
+        run_sft(config, run)
+        return run.latest()
+
+
+def recipe(warm, model, steps=2):
+    return PpoRun(
+        model=ModelConfig(actor=str(warm), critic=str(model / "critic")),
+        games=GamesConfig(opponents=("scripted:linear",), max_tokens=24, play=PlayConfig(moves_per_seat=4, retries=0)),
+        validation=ValidationConfig(scenarios=2),
+        engine=EmbeddedConfig(slots=4, capacity=768, deterministic=True),
+        ppo=ppo.Config(batch=6, mini_batch=3, steps=steps, critic_warmup=1, actor_lr=1e-3, critic_lr=1e-3, save_every=1),
+    )
+
+
+def weights(folder):
+    from safetensors.torch import load_file
+
+    return load_file(folder / "actor" / "model.safetensors")
+
+
+def test_the_tiny_model_is_built_from_its_seed_alone(home, model):
+    again = tiny.ensure(SMALL, seed=3, cache=home / "again")
+    for name in ("actor/model.safetensors", "critic/model.safetensors", "actor/tokenizer.json"):
+        assert (again / name).read_bytes() == (model / name).read_bytes()
+    other = tiny.ensure(SMALL, seed=4, cache=home / "again")
+    assert (other / "actor/model.safetensors").read_bytes() != (model / "actor/model.safetensors").read_bytes()
+    assert read_harness(model / "actor").prompt == "compact"
+
+
+def test_a_phrase_of_the_game_is_one_token_and_a_digit_another(model):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model / "actor")
+    ids = tokenizer.encode('{"move":"propose","offer":{"book":12', add_special_tokens=False)
+    assert [tokenizer.decode([i]) for i in ids][-2:] == ["1", "2"]
+    chat = [{"role": "user", "content": "1/10"}, {"role": "assistant", "content": "no"}]
+    assert tokenizer.apply_chat_template(chat, tokenize=False) == "<|user|>1/10<|assistant|>no<|end|>"
+
+
+def test_scripted_games_become_conversations_to_learn_from(demos):
+    rows = buffer.message_rows(buffer.read(demos / "buffer"))
+    assert len(rows) == 120  # both seats
+    assert {row["agent"] for row in rows} == {"scripted:linear", "scripted:conceder"}
+    for row in rows:
+        assert [m["role"] for m in row["messages"]][:3] == ["system", "user", "assistant"]
+        assert json.loads(row["messages"][-1]["content"])["move"]
+
+
+def test_an_interrupted_rollout_plays_the_rest_and_nothing_twice(tmp_path, demos):
+    with Run.open(tmp_path / "half") as run:
+        run_rollout(replace(DEMOS, episodes=10), run)
+    with Run.open(tmp_path / "half", resume=True) as run:
+        document = run_rollout(DEMOS, run)
+    assert document["episodes"] == 60
+    both = [buffer.read(folder / "buffer") for folder in (tmp_path / "half", demos)]
+    ids = [sorted(zip(t["episode_id"].to_pylist(), t["seat"].to_pylist(), t["messages"].to_pylist())) for t in both]
+    assert ids[0] == ids[1]
+
+
+def test_imitation_lowers_the_loss_and_its_checkpoint_plays(warm, home):
+    metrics = [json.loads(line) for line in (home / "warm" / "metrics.jsonl").read_text().splitlines()]
+    assert metrics[-1]["loss"] < metrics[0]["loss"]
+    assert (warm / "actor" / "socialrl.json").exists()
+
+
+def test_every_recorded_token_of_ppo_is_recomputed_by_the_trainer(tmp_path, warm, model):
+    with Run.open(tmp_path / "ppo") as run:
+        document = run_ppo(recipe(warm, model), run)
+        metrics = run.metrics()
+    assert document["step"] == 2 and document["policy_version"] == 1
+    assert metrics[1]["mismatch"] < 1e-6
+    assert metrics[1]["drift/drifted"] == metrics[1]["drift/restarted"] == 0
+    table = buffer.read(tmp_path / "ppo" / "buffer")
+    assert set(table["policy_version"].to_pylist()) == {0}  # both batches were played before the first update
+    assert len(set(table["episode_id"].to_pylist())) == 12
+
+
+def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path, warm, model):
+    config = recipe(warm, model, steps=3)
+    with Run.open(tmp_path / "whole") as run:
+        run_ppo(config, run)
+    with Run.open(tmp_path / "parts") as run:
+        run_ppo(replace(config, ppo=replace(config.ppo, steps=2)), run)
+    with Run.open(tmp_path / "parts", resume=True) as run:
+        run_ppo(config, run)
+    whole, parts = (weights(tmp_path / name / "checkpoints" / "step-3") for name in ("whole", "parts"))
+    assert whole.keys() == parts.keys()
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+    start = weights(warm)
+    assert any(not torch.equal(start[name], whole[name]) for name in whole)
+
+
+def test_games_of_a_step_that_was_cut_off_are_not_played_again(tmp_path, warm, model):
+    from algos.models import load
+    from socialrl_cli.training import POLICY, PpoPlay, located
+
+    config = recipe(warm, model)
+    models = load(located(config.model), critic=True)
+    with Run.open(tmp_path / "cut") as run:
+        first = PpoPlay(config, models, run)
+        first.publish(0, models.actor)
+        before = first.play(1)
+        first.close()
+        again = PpoPlay(config, models, run)
+        again.publish(0, models.actor)
+        after = again.play(1)
+        calls = again.recorder.counters.calls
+        again.close()
+    assert calls == 0
+    assert [row.episode_id for row in before.rows] == [row.episode_id for row in after.rows]
+    for one, other in zip(before.rows, after.rows, strict=True):
+        assert np.array_equal(one.token_ids, other.token_ids)
+        assert np.array_equal(one.logprobs, other.logprobs)
+    assert POLICY in {row.agent for row in after.rows}
+
+
+def test_an_evaluation_shows_the_baselines_and_two_are_compared_by_game(tmp_path, home, warm):
+    config = EvalConfig(policy="run:" + str(home / "warm"), scenarios=3, trials=1, opponents=("scripted:linear",),
+                        max_tokens=16, engine=EmbeddedConfig(slots=4, capacity=768), play=PlayConfig(moves_per_seat=2))  # fmt: skip
+    with Run.open(tmp_path / "a") as run:
+        document = run_eval(config, run)
+    assert set(document["policies"]) == {config.policy, "scripted:demand_all", "scripted:first_offer"}
+    with Run.open(tmp_path / "b") as run:
+        run_eval(replace(config, policy="scripted:boulware"), run)
+    found = compare(tmp_path / "a", tmp_path / "b")
+    assert found["difference"]["games"] == 3
+    assert found["difference"]["mean"] == pytest.approx(found["b"]["mean"] - found["a"]["mean"])
+    with pytest.raises(UsageError, match="no evaluation here"):
+        compare(tmp_path / "a", tmp_path)
+
+
+def test_a_model_that_writes_nonsense_loses_its_games_and_the_run_goes_on(tmp_path, model):
+    config = EvalConfig(policy=f"model:{model / 'actor'}", scenarios=2, trials=1, opponents=("scripted:boulware",),
+                        baselines=("none",), max_tokens=8, engine=EmbeddedConfig(slots=4, capacity=2048))  # fmt: skip
+    with Run.open(tmp_path / "nonsense") as run:
+        found = run_eval(config, run)["policies"][config.policy]
+    assert found["invalid"] == 1.0 and found["failed"] == 0
+    assert found["mean"] == 0.0
+
+
+def test_ppo_without_a_model_is_refused_in_one_line(tmp_path):
+    with Run.open(tmp_path / "none") as run, pytest.raises((UsageError, RunError), match=r"model\.actor"):
+        run_ppo(PpoRun(), run)
