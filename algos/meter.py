@@ -20,7 +20,7 @@ def memory_mb(field: str = "VmHWM") -> float:
         return value / 1e6
     try:
         with open("/proc/self/status", encoding="ascii") as status:
-            return next(int(line.split()[1]) / 1e3 for line in status if line.startswith(field))
+            return next(int(line.split()[1]) * 1024 / 1e6 for line in status if line.startswith(field))
     except OSError:  # not Linux: the peak is all there is, in bytes on macOS
         import resource
 
