@@ -76,8 +76,9 @@ class Models:
 
     @property
     def context(self) -> int:
-        """The longest row, in tokens, that the actor was made for."""
-        return int(getattr(self.actor.config, "max_position_embeddings", None) or 1 << 30)
+        """The longest row, in tokens, that the actor and the critic were made for."""
+        configs = [self.actor.config] + ([self.critic.backbone.config] if isinstance(self.critic, Critic) else [])
+        return min(int(getattr(c, "max_position_embeddings", None) or 1 << 30) for c in configs)
 
     def describe(self) -> str:
         """One line for people: sizes, what is trained, and in which arithmetic."""
@@ -119,12 +120,7 @@ def load(config: ModelConfig, *, critic: bool = False, reference: bool = False) 
         models.critic = ValueHead(actor.config.hidden_size).to(device)
     elif critic:
         models.critic = load_critic(config.critic or config.actor, device=device)
-        theirs, ours = models.critic.backbone.config.vocab_size, actor.config.vocab_size
-        if theirs != ours:
-            raise ModelError(
-                f"{config.critic}: the critic's vocabulary has {theirs} tokens and the actor's {ours}; "
-                "they must share a tokenizer"
-            )
+        _check_critic(config.critic or config.actor, models.critic, tokenizer)
     return models
 
 
@@ -162,6 +158,21 @@ def load_critic(path: str | Path, *, device: str | torch.device = "cpu") -> Crit
         critic = Critic(_whole(AutoModel.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)))
     load_head(critic, Path(folder))
     return critic.to(device).eval()
+
+
+def _check_critic(path: str, critic: Critic, tokenizer: Any) -> None:
+    """Refuse a critic that reads other tokens than the actor writes."""
+    from transformers import AutoTokenizer
+
+    size = critic.backbone.config.vocab_size
+    other = size < len(tokenizer)
+    if not other and (Path(actor_folder(path)) / "tokenizer.json").is_file():
+        with _loading(path):
+            other = AutoTokenizer.from_pretrained(actor_folder(path)).get_vocab() != tokenizer.get_vocab()
+    if other:
+        raise ModelError(
+            f"{path}: the critic's tokens (of {size}) are not the actor's {len(tokenizer)}; they must share a tokenizer"
+        )
 
 
 def add_lora(model: Any, config: LoraConfig, seed: int) -> None:

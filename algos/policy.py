@@ -67,7 +67,7 @@ def check_rows(models: Models, batch: ActorTokens) -> None:
         if len(row.token_ids) > models.context:
             raise ModelError(
                 f"episode {row.episode_id}: a row of {len(row.token_ids)} tokens is longer than the {models.context} "
-                f"of the model {models.source}; shorten the games, or use a model with a longer context"
+                f"of the model {models.source} and its critic; shorten the games, or use models with a longer context"
             )
         if row.token_ids.max(initial=0) >= vocabulary:
             raise DataError(

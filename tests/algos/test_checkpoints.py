@@ -17,7 +17,7 @@ from scenarios.errors import ModelError, RunError
 
 def folder_of(make: SimpleNamespace, path: Path, **shape: Any) -> Path:
     """A model folder as the tool builds one, with a settings file of its own beside the weights."""
-    make.qwen3(3, **shape).save_pretrained(path)
+    make.qwen3(3, vocabulary=len(make.tokenizer()), **shape).save_pretrained(path)
     make.tokenizer().save_pretrained(path)
     (path / "socialrl.json").write_text('{"prompt": "compact"}')
     (path / "stale.bin").write_text("weights of another kind")

@@ -16,7 +16,7 @@ from scenarios.errors import ModelError
 
 @pytest.fixture
 def folder(make: SimpleNamespace, tmp_path: Path) -> Path:
-    make.qwen3(3).save_pretrained(tmp_path / "model")
+    make.qwen3(3, vocabulary=len(make.tokenizer())).save_pretrained(tmp_path / "model")
     make.tokenizer().save_pretrained(tmp_path / "model")
     return tmp_path / "model"
 
@@ -51,7 +51,9 @@ def test_a_critic_is_its_own_model_or_a_head_and_starts_at_zero(make: SimpleName
     shared = {p.data_ptr() for p in own.actor.parameters()} & {p.data_ptr() for p in own.critic.parameters()}
     assert not shared
     assert not own.critic.linear.weight.any()
-    make.qwen3(4, hidden=16).model.save_pretrained(folder.parent / "sibling")  # a backbone without an output layer
+    make.qwen3(4, hidden=16, vocabulary=300).model.save_pretrained(
+        folder.parent / "sibling"
+    )  # a backbone without an output layer
     smaller = models.load(ModelConfig(actor=str(folder), critic=str(folder.parent / "sibling")), critic=True)
     assert isinstance(smaller.critic, Critic)
     assert smaller.critic.linear.in_features == 16
@@ -75,10 +77,23 @@ def test_it_says_in_one_line_what_is_trained_and_how(folder: Path) -> None:
     )
 
 
-def test_a_critic_with_another_vocabulary_is_refused(make: SimpleNamespace, folder: Path) -> None:
-    make.qwen3(4, vocabulary=60).save_pretrained(folder.parent / "other")
-    with pytest.raises(ModelError, match="60 tokens and the actor's 50"):
-        models.load(ModelConfig(actor=str(folder), critic=str(folder.parent / "other")), critic=True)
+def test_a_critic_that_reads_other_tokens_is_refused(make: SimpleNamespace, folder: Path) -> None:
+    def load(vocabulary: int, tokenizer: Any = None) -> Models:
+        path = folder.parent / f"critic-{vocabulary}-{tokenizer is not None}"
+        make.qwen3(4, vocabulary=vocabulary).save_pretrained(path)
+        if tokenizer is not None:
+            tokenizer.save_pretrained(path)
+        return models.load(ModelConfig(actor=str(folder), critic=str(path)), critic=True)
+
+    size = len(make.tokenizer())
+    with pytest.raises(ModelError, match=f"of {size - 1}.*not the actor's {size}"):
+        load(size - 1)
+    other = make.tokenizer()
+    other.add_tokens(["hello"])
+    with pytest.raises(ModelError, match="must share a tokenizer"):
+        load(size + 8, other)
+    assert load(size + 8, make.tokenizer()).critic is not None  # a padded vocabulary is the same tokenizer
+    assert load(size + 9).critic is not None
 
 
 def test_weights_that_are_missing_are_not_made_up(folder: Path) -> None:
