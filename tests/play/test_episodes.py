@@ -64,7 +64,8 @@ def test_concurrency_changes_no_game(tmp_path):
 def test_an_episode_whose_engine_dies_is_a_failed_row_with_its_error(tmp_path):
     found = played(BrokenCast(tmp_path, every=20), games("broken"), PlayConfig(max_failed_fraction=0.2))
     failed = [p.result() for p in found if p.status == "failed"]
-    assert len(found) == 40 and len(failed) == 2
+    assert len(found) == 40
+    assert len(failed) == 2
     assert {(r.reward, r.outcome, r.error) for r in failed} == {(0.0, "aborted", "the engine is gone")}
 
 
@@ -76,7 +77,10 @@ def test_too_many_failed_episodes_stop_the_run_with_the_last_error(tmp_path):
 def test_a_stop_finishes_the_games_under_way_and_starts_no_more(tmp_path):
     started = []
     found = played(
-        Cast(tmp_path), games(LINEAR), PlayConfig(concurrency=4), should_stop=lambda: started.append(1) or len(started) > 8
+        Cast(tmp_path),
+        games(LINEAR),
+        PlayConfig(concurrency=4),
+        should_stop=lambda: started.append(1) or len(started) > 8,
     )
     assert len(found) == 8
 
