@@ -39,7 +39,7 @@ class Game:
 
 @dataclass(frozen=True, slots=True)
 class GameResult:
-    """How a game went for the evaluated seat. `decisions` counts its answers, `invalid` those that were no legal move."""
+    """How a game went for the evaluated seat: of its `decisions`, `invalid` ones were no legal move."""
 
     env: str
     scenario_id: str

@@ -27,15 +27,21 @@ FREE = (
 
 
 def resolved(
-    kind: type[T], recipe: str, sets: Sequence[str], run: Path | None, default: str, resume: bool
+    kind: type[T], recipe: str, sets: Sequence[str], run: Path | None, default: str, resume: bool, table: str = ""
 ) -> tuple[T, Path]:
-    """The configuration and the run directory."""
+    """The configuration and the run directory. `table`: where a bare `--set` key belongs that is no top-level one."""
     path = run or Path("runs") / (Path(recipe).stem if recipe else default)
+    sets = [_in_table(kind, item, table) for item in sets] if table else sets
     if resume and not recipe and rundir.is_run(path):
         file = path / "config.toml"
         kept = loads(kind, rundir.read_config(path), str(file))
         return (build(kind, apply_sets(_tree(kept), sets), str(file)) if sets else kept), path
     return load(kind, recipe or None, sets), path
+
+
+def _in_table(kind: type, item: str, table: str) -> str:
+    key = item.partition("=")[0].strip()
+    return item if "." in key or key in kind.__dataclass_fields__ else f"{table}.{item}"
 
 
 def _tree(config: Any) -> dict[str, Any]:
@@ -57,10 +63,11 @@ def launch(
     dry_run: bool,
     as_json: bool,
     show: Callable[[Any, dict[str, Any]], None],
+    table: str = "",
     check: Callable[[T], None] = lambda config: None,
 ) -> dict[str, Any] | None:
     """Run one command's work in its run directory; `check` refuses a configuration before anything is written."""
-    config, path = resolved(kind, recipe, sets, run, default, resume)
+    config, path = resolved(kind, recipe, sets, run, default, resume, table)
     check(config)
     if dry_run:
         print(dump(config), end="")

@@ -106,11 +106,13 @@ class Quickstart:
             run_sft(config, run)
 
     def ppo(self) -> None:
+        from socialrl_cli.tiny import ensure
         from socialrl_cli.training import PpoRun, run_ppo
 
         config = load(PpoRun, "quickstart")
         start = str(rundir.find_checkpoint(self.run / "warm_start"))
-        model = replace(config.model, actor=start, seed=self.seed)
+        critic = str(ensure(seed=self.seed) / "critic")
+        model = replace(config.model, actor=start, critic=critic, seed=self.seed)
         config = replace(config, seed=self.seed, model=model, ppo=replace(config.ppo, seed=self.seed))
         with self._open("ppo", config) as run:
             run_ppo(config, run)

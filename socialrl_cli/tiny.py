@@ -32,7 +32,7 @@ CHAT_TEMPLATE = (
     "{%- endfor -%}"
     "{%- if add_generation_prompt -%}{{ '<|assistant|>' }}{%- endif -%}"
 )
-HARNESS = HarnessConfig(prompt="compact", max_tokens=64)
+HARNESS = HarnessConfig(prompt="compact", max_tokens=64, temperature=0.7)
 DEMONSTRATORS = ("boulware", "conceder", "hardliner", "linear", "planner", "tit_for_tat")
 GAMES = 400  # scripted games that the tokenizer reads
 INIT = 0.06  # sd of the random weights; the usual 0.02 is meant for wide models and learns more slowly here

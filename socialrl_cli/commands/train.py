@@ -10,7 +10,7 @@ import typer
 app = typer.Typer(help="Learn from a buffer (sft) or by playing (ppo).", no_args_is_help=True)
 
 Recipe = typer.Argument("", help="A recipe: its name or a TOML file.", metavar="RECIPE", show_default=False)
-Sets = typer.Option([], "--set", help="Any key of the recipe: --set ppo.steps=20.", metavar="KEY=VALUE")
+Sets = typer.Option([], "--set", help="Any key of the recipe: --set steps=20.", metavar="KEY=VALUE")
 RunDir = typer.Option(None, "--run", help="The run directory (default runs/RECIPE).")
 Resume = typer.Option(False, "--resume", help="Continue an interrupted run.")
 Clean = typer.Option(False, "--clean", help="Remove what an earlier run has left there first.")
@@ -46,8 +46,8 @@ def sft(
     given += [f"model.actor={model}"] if model else []
     given += [f"sft.seed={seed}", f"model.seed={seed}"] if seed is not None else []
     launch(
-        SftRun, run_sft, recipe=recipe, sets=[*given, *sets], run=run, default="sft", resume=resume, clean=clean,
-        dry_run=dry_run, as_json=json, show=_show,
+        SftRun, run_sft, recipe=recipe, sets=[*given, *sets], run=run, default="sft", table="sft",
+        resume=resume, clean=clean, dry_run=dry_run, as_json=json, show=_show,
     )  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def ppo(
     """Improve a policy by playing: PPO with a critic.
 
     \b
-    Example: socialrl train ppo quickstart --model runs/warm/checkpoints/step-200 --set ppo.steps=20
+    Example: socialrl train ppo quickstart --model runs/warm/checkpoints/step-200 --set steps=20
     """
     from socialrl_cli.engines.config import check_engine
     from socialrl_cli.launch import as_list, launch
@@ -81,8 +81,8 @@ def ppo(
     given += [f"games.split={split}"] if split else []
     given += [f"seed={seed}", f"ppo.seed={seed}", f"model.seed={seed}"] if seed is not None else []
     launch(
-        PpoRun, run_ppo, recipe=recipe, sets=[*given, *sets], run=run, default="ppo", resume=resume, clean=clean,
-        dry_run=dry_run, as_json=json, show=_show,
+        PpoRun, run_ppo, recipe=recipe, sets=[*given, *sets], run=run, default="ppo", table="ppo",
+        resume=resume, clean=clean, dry_run=dry_run, as_json=json, show=_show,
     )  # fmt: skip
 
 
