@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,9 +40,9 @@ def resolved(
     return load(kind, recipe or None, sets), path
 
 
-def _in_table(kind: type, item: str, table: str) -> str:
+def _in_table(kind: Any, item: str, table: str) -> str:
     key = item.partition("=")[0].strip()
-    return item if "." in key or key in kind.__dataclass_fields__ else f"{table}.{item}"
+    return item if "." in key or key in {field.name for field in fields(kind)} else f"{table}.{item}"
 
 
 def _tree(config: Any) -> dict[str, Any]:

@@ -17,14 +17,14 @@ from typing import Any
 from algos import ppo, sft
 from algos.loop import Batch
 from algos.messages import rows as message_rows
-from algos.models import ModelConfig, Models, load
+from algos.models import VALUE_HEAD, ModelConfig, Models, load
 from algos.rows import Row
 from envs import module
 from envs.core import derive_seed
 from scenarios.core import resolve
 from scenarios.errors import UsageError
 from socialrl_cli import buffer
-from socialrl_cli.cast import Cast, read_harness
+from socialrl_cli.cast import Cast, check_participants, read_harness
 from socialrl_cli.engines.config import EmbeddedConfig
 from socialrl_cli.episodes import PlayConfig, Played, play_all
 from socialrl_cli.evaluation import DEFAULT_OPPONENTS, Game, GameResult, plan
@@ -93,18 +93,39 @@ def use_threads(count: int) -> None:
 
 def located(config: ModelConfig) -> ModelConfig:
     """The configuration with folders for names (see `models.resolve`)."""
-    if not config.actor:
-        raise UsageError("no model to train: set model.actor, for example --set model.actor=tiny")
     critic = config.critic
-    if critic not in ("", "value_head"):
+    if critic not in ("", VALUE_HEAD):
         critic = resolve_model(critic, critic=True)
     return replace(config, actor=resolve_model(config.actor), critic=critic)
 
 
+def check_sft(config: SftRun) -> None:
+    """Refuse, before anything is written, what would fail later."""
+    if not config.data:
+        raise UsageError("no data to learn from: give --data, for example --data runs/rollout")
+    for name in config.data:
+        if not Path(name).is_dir():
+            raise UsageError(f"no data folder {name}: --data names a run or its buffer")
+    check_model(config.model)
+
+
+def check_ppo(config: PpoRun) -> None:
+    """The same for `train ppo`."""
+    check_model(config.model)
+    resolve(config.games.env, config.games.split)
+    check_participants(config.games.opponents, config.games.env)
+
+
+def check_model(config: ModelConfig) -> None:
+    if not config.actor:
+        raise UsageError("no model to train: give --model, for example --model tiny")
+    for name in (config.actor, config.critic):
+        if name not in ("", VALUE_HEAD):
+            check_participants((name if name.startswith("run:") else f"model:{name}",), "")
+
+
 def run_sft(config: SftRun, run: Run) -> dict[str, Any]:
     """Learn from buffers; returns the last metrics."""
-    if not config.data:
-        raise UsageError("no data: set data, for example --set 'data=[\"runs/rollout\"]'")
     quiet()
     use_threads(config.threads)
     models = load(located(config.model))

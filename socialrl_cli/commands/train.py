@@ -40,13 +40,13 @@ def sft(
     Example: socialrl train sft --data runs/rollout --model tiny --set sft.lr=0.001 --run runs/warm
     """
     from socialrl_cli.launch import as_list, launch
-    from socialrl_cli.training import SftRun, run_sft
+    from socialrl_cli.training import SftRun, check_sft, run_sft
 
     given = [f"data={as_list(data)}"] if data else []
     given += [f"model.actor={model}"] if model else []
     given += [f"sft.seed={seed}", f"model.seed={seed}"] if seed is not None else []
     launch(
-        SftRun, run_sft, recipe=recipe, sets=[*given, *sets], run=run, default="sft", table="sft",
+        SftRun, run_sft, recipe=recipe, sets=[*given, *sets], run=run, default="sft", table="sft", check=check_sft,
         resume=resume, clean=clean, dry_run=dry_run, as_json=json, show=_show,
     )  # fmt: skip
 
@@ -73,7 +73,7 @@ def ppo(
     """
     from socialrl_cli.engines.config import check_engine
     from socialrl_cli.launch import as_list, launch
-    from socialrl_cli.training import PpoRun, run_ppo
+    from socialrl_cli.training import PpoRun, check_ppo, run_ppo
 
     check_engine(engine)
     given = [f"model.actor={model}"] if model else []
@@ -81,7 +81,7 @@ def ppo(
     given += [f"games.split={split}"] if split else []
     given += [f"seed={seed}", f"ppo.seed={seed}", f"model.seed={seed}"] if seed is not None else []
     launch(
-        PpoRun, run_ppo, recipe=recipe, sets=[*given, *sets], run=run, default="ppo", table="ppo",
+        PpoRun, run_ppo, recipe=recipe, sets=[*given, *sets], run=run, default="ppo", table="ppo", check=check_ppo,
         resume=resume, clean=clean, dry_run=dry_run, as_json=json, show=_show,
     )  # fmt: skip
 

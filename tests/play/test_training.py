@@ -10,7 +10,7 @@ import torch
 from algos import ppo, sft
 from algos.models import ModelConfig
 from envs.agents.llm import HarnessConfig
-from scenarios.errors import RunError, UsageError
+from scenarios.errors import UsageError
 from socialrl_cli import buffer, tiny
 from socialrl_cli.cast import read_harness
 from socialrl_cli.engines.config import EmbeddedConfig
@@ -18,7 +18,7 @@ from socialrl_cli.episodes import PlayConfig
 from socialrl_cli.evals import EvalConfig, compare, run_eval
 from socialrl_cli.rollouts import RolloutConfig, run_rollout
 from socialrl_cli.runs import Run
-from socialrl_cli.training import GamesConfig, PpoRun, SftRun, ValidationConfig, run_ppo, run_sft
+from socialrl_cli.training import GamesConfig, PpoRun, SftRun, ValidationConfig, check_ppo, check_sft, run_ppo, run_sft
 
 SMALL = tiny.TinyConfig(hidden=64, inner=96, layers=2, heads=2, kv_heads=1, critic_layers=1, vocab=600)
 DEMOS = RolloutConfig(
@@ -209,6 +209,10 @@ def test_a_model_that_writes_nonsense_loses_its_games_and_the_run_goes_on(tmp_pa
     assert found["mean"] == 0.0
 
 
-def test_ppo_without_a_model_is_refused_in_one_line(tmp_path):
-    with Run.open(tmp_path / "none") as run, pytest.raises((UsageError, RunError), match=r"model\.actor"):
-        run_ppo(PpoRun(), run)
+def test_what_cannot_be_trained_is_refused_before_anything_is_written(demos):
+    with pytest.raises(UsageError, match="no model to train"):
+        check_ppo(PpoRun())
+    with pytest.raises(UsageError, match="nowhere"):
+        check_sft(SftRun(data=(str(demos),), model=ModelConfig(actor="./nowhere")))
+    with pytest.raises(UsageError, match="no data folder"):
+        check_sft(SftRun(data=("nowhere",), model=ModelConfig(actor="tiny")))

@@ -1,0 +1,127 @@
+"""The commands that own a run directory: configuration, resume, thresholds, the quickstart's folder."""
+
+import json
+
+import pytest
+
+from scenarios.errors import RunError, ThresholdMissed, UsageError
+from socialrl_cli import main
+from socialrl_cli.evals import EvalConfig, enforce, thresholds
+from socialrl_cli.quickstart import Quickstart
+
+PLAY = ["rollout", "--policy", "scripted:linear", "--opponent", "scripted:conceder"]
+
+
+def line(capsys):
+    return capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_a_bare_key_belongs_to_the_algorithm(capsys):
+    assert main.run(["train", "ppo", "quickstart", "--set", "steps=20", "--set", "seed=3", "--dry-run"]) == 0
+    text = capsys.readouterr().out
+    assert "steps = 20" in text
+    assert text.startswith("seed = 3")
+    assert main.run(["train", "ppo", "quickstart", "--set", "stepz=20", "--dry-run"]) == 2
+    assert "ppo.stepz" in line(capsys)
+
+
+def test_a_run_is_resumed_with_its_own_configuration(tmp_path, capsys):
+    folder = str(tmp_path / "r")
+    assert main.run([*PLAY, "-n", "4", "--run", folder, "--json"]) == 0
+    before = json.loads(capsys.readouterr().out)
+    assert main.run(["rollout", "--run", folder, "--resume", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == before
+
+
+def test_a_resume_that_would_change_the_games_is_refused(tmp_path, capsys):
+    folder = str(tmp_path / "r")
+    assert main.run([*PLAY, "-n", "2", "--run", folder, "--json"]) == 0
+    assert main.run(["rollout", "--run", folder, "--resume", "--seed", "5"]) == 1
+    assert "seed is 0 in this run and would become 5" in line(capsys)
+    assert main.run(["rollout", "--run", folder, "--resume", "--set", "play.concurrency=2", "--json"]) == 0
+    assert main.run([*PLAY, "--run", folder]) == 1
+    assert "--resume continues it, --clean starts it over" in line(capsys)
+
+
+@pytest.mark.parametrize(
+    ("argv", "named"),
+    [
+        (["rollout"], "nobody to watch"),
+        (["rollout", "--policy", "scripted:lineer"], "linear"),
+        (["rollout", "--policy", "scripted:linear", "--env", "dndd"], "dnd"),
+        (["rollout", "--policy", "scripted:linear", "--split", "tset"], "tset"),
+        (["rollout", "--policy", "scripted:linear", "--set", "play.concurency=3"], "play.concurrency"),
+        (["rollout", "--policy", "scripted:linear", "--set", "play.concurrency=many"], "play.concurrency"),
+        (["rollout", "--policy", "model:./no/such"], "no/such"),
+        (["rollout", "--policy", "scripted:linear", "--engine", "vllm"], "vllm"),
+        (["eval", "--policy", "scripted:linear", "--scenarios", "1000"], "1000"),
+        (["eval", "--policy", "scripted:linear", "--fail-under", "casino=0.5"], "casino"),
+        (["train", "ppo"], "no model to train"),
+        (["train", "sft", "--model", "tiny"], "no data"),
+        (["train", "ppo", "no-such-recipe"], "no-such-recipe"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_it_and_writes_nothing(argv, named, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main.run(argv) == 2
+    shown = capsys.readouterr().err.strip().splitlines()
+    assert named in shown[-1]
+    assert sum("error:" in text for text in shown) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missed_threshold_is_exit_code_3_after_the_result(capsys):
+    argv = ["eval", "--policy", "scripted:demand_all", "--scenarios", "1", "--trials", "1", "--json"]
+    assert main.run([*argv, "--fail-under", "0.1"]) == 3
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["score"] == 0.0
+    assert "scored 0.0000, under 0.1" in shown.err
+    assert main.run([*argv, "--fail-under", "dnd=0"]) == 0
+
+
+def test_thresholds_are_read_by_environment():
+    assert thresholds(["0.5"], "dnd") == {"dnd": 0.5}
+    assert thresholds(["dnd=0.25"], "dnd") == {"dnd": 0.25}
+    with pytest.raises(UsageError, match="write a number"):
+        thresholds(["high"], "dnd")
+    with pytest.raises(ThresholdMissed):
+        enforce({"score": 0.4999, "policy": "p"}, {"dnd": 0.5})
+    enforce({"score": 0.5, "policy": "p"}, {"dnd": 0.5})
+
+
+def test_baselines_all_and_none_stand_alone():
+    assert len(EvalConfig(baselines=("all",)).all_baselines()) == 10
+    assert EvalConfig(baselines=("none",)).all_baselines() == ()
+    with pytest.raises(ValueError, match="alone"):
+        EvalConfig(baselines=("all", "scripted:linear"))
+
+
+def test_a_quickstart_goes_on_only_in_its_own_folder_and_with_its_own_seed(tmp_path):
+    done = []
+    work = Quickstart.at(tmp_path / "q", 1)
+    work.phase("build", lambda: done.append("build"))
+    again = Quickstart.at(tmp_path / "q", 1)
+    again.phase("build", lambda: done.append("twice"))
+    assert done == ["build"]
+    with pytest.raises(RunError, match="seed 1"):
+        Quickstart.at(tmp_path / "q", 2)
+    with pytest.raises(RunError, match="not finished"):
+        again.result()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    with pytest.raises(RunError, match="holds no quickstart"):
+        Quickstart.at(tmp_path / "other", 0)
+
+
+def test_the_seconds_of_an_interrupted_phase_count(tmp_path, monkeypatch):
+    clock = iter([0.0, 5.0, 100.0, 103.0])
+    monkeypatch.setattr("socialrl_cli.quickstart.time.monotonic", lambda: next(clock))
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Quickstart.at(tmp_path / "q", 0).phase("ppo", interrupted)
+    work = Quickstart.at(tmp_path / "q", 0)
+    work.phase("ppo", lambda: None)
+    assert work.seconds == {"ppo": 8.0}
