@@ -10,9 +10,9 @@ from scenarios.errors import UsageError
 @dataclass(frozen=True)
 class EmbeddedConfig:
     slots: int = 64  # requests that run at once, and conversations kept
-    capacity: int = 0  # tokens of a slot, prompt and answer; 0: the model's context, at most 4096
+    capacity: int = 0  # tokens of a slot, prompt and answer; 0: the model's context, at most 2048
     block: int = 64  # prompt tokens of one step when deterministic
-    prefill_tokens: int = 512  # most prompt tokens of one step
+    prefill_tokens: int = 1024  # most prompt tokens of one step
     deterministic: bool = False
     threads: int = 0  # of torch, from the engine's start on; 0: as it is
     timeout_s: float = 600.0  # of one call, queueing included

@@ -29,7 +29,8 @@ from scenarios.errors import EngineError, ModelError, SocialRLError
 from socialrl_cli.engines import base
 from socialrl_cli.engines.base import Capabilities, Sampling, Scored
 from socialrl_cli.engines.config import EmbeddedConfig
-from socialrl_cli.engines.slots import ATTENTION, Cache, Plan, Slots, check_attention, plan_step, sample, score
+from socialrl_cli.engines.scoring import score
+from socialrl_cli.engines.slots import ATTENTION, Cache, Plan, Slots, check_attention, plan_step, sample
 
 PIECE = 256  # cached tokens that a deterministic decode step attends at once
 
@@ -58,22 +59,22 @@ class EmbeddedEngine:
         context = shape.max_position_embeddings
         if config.capacity > context:
             raise ModelError(f"{model_name}: capacity {config.capacity} is beyond its context of {context} tokens")
-        self._capacity, self._vocabulary = config.capacity or min(context, 4096), shape.vocab_size
-        if config.threads:
-            torch.set_num_threads(config.threads)
-        self._threads = torch.get_num_threads()
+        self.capacity, self.vocabulary = config.capacity or min(context, 2048), shape.vocab_size
+        self._threads = config.threads or torch.get_num_threads()
+        torch.set_num_threads(self._threads)
         # Rows of a matrix product agree bit for bit only where every thread has whole tiles of them.
         tile = 16 * self._threads if config.deterministic else 1
         slots = -(-config.slots // tile) * tile
-        self._cache = Cache(self._lm, slots, self._capacity)
+        self._cache = Cache(self._lm, slots, self.capacity)
         self._no_mask = self._cache.whole.new_zeros((1, 1, 1, 1))  # four dimensions: transformers makes none of its own
         ends = getattr(self._lm.generation_config, "eos_token_id", None)
         ends = {*(ends if isinstance(ends, list | tuple) else [ends]), getattr(tokenizer, "eos_token_id", None)}
         self._ends = frozenset(int(end) for end in ends if end is not None)
+        self._parameters = list(model.parameters())
         self._weights = self._mark()
-        self.counters = {"steps": 0, "decoded": 0, "prefilled": 0, "reused": 0, "evicted": 0}
+        self.counters = {"steps": 0, "decoded": 0, "prefilled": 0, "reused": 0}
 
-        self._slots = Slots(slots, self._capacity)
+        self._slots = Slots(slots, self.capacity)
         self._calls: list[Call | None] = [None] * slots  # that run
         self._inbox: deque[Call] = deque()  # from event loops
         self._waiting: deque[Call] = deque()  # for a slot
@@ -81,16 +82,18 @@ class EmbeddedEngine:
         self._attention, self._lm.config._attn_implementation = self._lm.config._attn_implementation, ATTENTION
         try:
             self._probe()
-        except BaseException:
+        except Exception as error:
             self._lm.config._attn_implementation = self._attention
-            raise
+            if isinstance(error, SocialRLError):
+                raise
+            raise ModelError(f"{model_name}: the embedded engine cannot run it: {error}") from error
         self._thread = threading.Thread(target=self._run, name="socialrl-engine", daemon=True)
         self._thread.start()
 
     # ---- on the caller's event loop ----
 
     async def chat(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        asked = base.read_request(request, self.tokenizer, self._capacity, self._vocabulary, self._ends)
+        asked = base.read_request(request, self.tokenizer, self.capacity, self.vocabulary, self._ends)
         about = {"model": self.model, "policy_version": self.policy_version}
         ids, logprobs = await self._answer(asked)
         self._served += 1
@@ -98,9 +101,9 @@ class EmbeddedEngine:
         return base.write_answer(asked, ids, logprobs, self.tokenizer, request.get("logprobs"), **about)
 
     async def score(self, token_ids: Sequence[int], top_k: int = 0) -> Scored:
-        ids = base.token_array(token_ids, "token_ids", self._vocabulary)
-        if not 2 <= len(ids) <= self._capacity:
-            raise ModelError(f"{self.model}: score takes 2 to {self._capacity} tokens, got {len(ids)}")
+        ids = base.token_array(token_ids, "token_ids", self.vocabulary)
+        if not 2 <= len(ids) <= self.capacity:
+            raise ModelError(f"{self.model}: score takes 2 to {self.capacity} tokens, got {len(ids)}")
         self._whole.eval()
         return await self._answer(lambda: score(self._lm, ids, top_k))
 
@@ -176,26 +179,26 @@ class EmbeddedEngine:
 
     def _fail(self, error: Exception) -> None:
         """Every pending call fails; nothing in the cache is trusted afterwards."""
-        pending = [call for call in (*self._calls, *self._waiting) if call is not None]
-        self._waiting.clear()
+        for slot in np.flatnonzero(self._slots.running).tolist():
+            self._cache.wipe(slot, self._slots.known[slot])
+        for call in (*self._calls, *self._waiting):
+            if call is not None:
+                settle(call, error)
         self._calls = [None] * len(self._calls)
+        self._waiting.clear()
         self._slots.forget()
-        self._cache.whole.zero_()
-        for call in pending:
-            settle(call, error)
 
     def _mark(self) -> list[int]:
         """Differs after every update of the weights in place."""
-        return [parameter._version for parameter in self._whole.parameters()]
+        return [parameter._version for parameter in self._parameters]
 
     def _publish(self, version: int, weights: Mapping[str, Any] | None) -> None:
         if busy := int(self._slots.running.sum()) + len(self._waiting):
             raise EngineError(f"{self.model}: version {version} cannot be published while {busy} requests run")
-        if weights is not None:
-            unknown = self._whole.load_state_dict(dict(weights), strict=False).unexpected_keys
-            if unknown:
-                raise ModelError(f"{self.model}: published weights have {unknown[0]}, which the model does not")
+        if unknown := self._whole.load_state_dict(dict(weights or {}), strict=False).unexpected_keys:
+            raise ModelError(f"{self.model}: published weights have {unknown[0]}, which the model does not")
         self._slots.forget()
+        self._parameters = list(self._whole.parameters())  # adapters may have come
         self._weights, self.policy_version = self._mark(), version
 
     def _admit(self) -> None:
@@ -203,10 +206,9 @@ class EmbeddedEngine:
             call = self._waiting.popleft()
             assert isinstance(call.work, Sampling)
             block = self.config.block if self.config.deterministic else 0
-            call.slot, kept, evicts = self._slots.take(call.work, self._cache, block)
+            call.slot, kept = self._slots.take(call.work, self._cache, block)
             self._calls[call.slot] = call
             self.counters["reused"] += kept
-            self.counters["evicted"] += evicts
 
     def _step(self) -> None:
         """One token of every decoding slot, and as many prompt tokens as fit of the joining ones."""
@@ -230,9 +232,7 @@ class EmbeddedEngine:
         positions = np.concatenate((filled[rows], np.repeat(filled[joining], counts) + within))
         real = at.running[slots] & (positions < known[slots] - (fixed and len(joining) > 0))
         positions = np.where(real, positions, 0)
-        plan = plan_step(
-            self._cache, slots, positions, real, len(rows), offsets, counts, piece=PIECE if fixed else None
-        )
+        plan = plan_step(self._cache, slots, positions, real, len(rows), offsets, counts, PIECE if fixed else 0)
         filled += np.bincount(slots[real], minlength=len(filled))
         owners, last = np.concatenate((rows, joining)), np.concatenate((np.arange(len(rows)), offsets + counts - 1))
         sampled = at.running[owners] & (filled[owners] == known[owners])
@@ -242,7 +242,7 @@ class EmbeddedEngine:
         logits = self._forward(at.tokens[slots, positions], positions, plan, last if len(joining) else None)
         self.counters["prefilled"] += int(real[len(rows) :].sum())
         if len(owners):
-            uniform = at.uniforms[owners, np.minimum(known[owners], self._capacity - 1)]
+            uniform = at.uniforms[owners, np.minimum(known[owners], self.capacity - 1)]
             drawn = sample(logits, at.temperature[owners], uniform)
             self._extend(owners[sampled], *drawn[:, sampled])
 
@@ -270,13 +270,12 @@ class EmbeddedEngine:
 
     def _probe(self) -> None:
         """Two tokens in every slot: refuses a model, or with `deterministic` a machine, that comes out wrong."""
-        slots = np.arange(len(self._calls))
-        tokens, none = np.arange(2), slots[:0]
+        slots, tokens, none = np.arange(len(self._calls)), np.arange(2), np.arange(0)
         with torch.inference_mode():
             plain = self._lm(input_ids=self._cache.tensor(tokens)[None], use_cache=False).logits[0, -1].float()
             for at in tokens:
                 positions = np.full(len(slots), at)
-                plan = plan_step(self._cache, slots, positions, slots >= 0, len(slots), none, none, piece=PIECE)
+                plan = plan_step(self._cache, slots, positions, slots >= 0, len(slots), none, none, PIECE)
                 logits = self._forward(positions, positions, plan, None).float()
         tolerance = (1e-3 if logits.dtype == torch.float32 else 5e-2) * (1 + plain.abs().max())
         if (error := (logits - plain).abs().max()) > tolerance:  # not when there are NaNs: requests tell that
@@ -299,7 +298,7 @@ class EmbeddedEngine:
             if good:
                 settle(call, (at.tokens[slot, answer].tolist(), at.logprobs[slot, answer].tolist()))
             else:
-                self._cache.whole[:, :, slot] = 0
+                self._cache.wipe(slot, n)
                 at.filled[slot] = 0
                 message = f"{self.model}: the logits of answer token {n - answer.start} are not finite; "
                 message += f"the weights of version {self.policy_version} are probably broken"

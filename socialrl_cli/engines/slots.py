@@ -13,22 +13,26 @@ Leaves out: sliding windows, attention sinks, logit caps inside attention (all r
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache
+from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from scenarios.errors import ModelError
-from socialrl_cli.engines.base import Sampling, Scored
+from socialrl_cli.engines.base import Sampling
 
+Array = np.ndarray
 ATTENTION = "socialrl_slots"
-SCORE_CHUNK = 256  # tokens whose logits exist at once
 ROUND = 16  # attended lengths are multiples of it
+COPYING = 1.5  # cost of attending to slots that are copied out first, over that of reading them in place
+GROUPS, WORTH_A_GROUP = 4, 2000  # most groups of slots that attend together; cached tokens unread that pay for one
 WORTH_COPYING = 16  # a shorter beginning shared with another slot is prefilled again, tokens
 UNSUPPORTED = ("sliding_window", "softcap", "s_aux", "position_bias", "head_mask")
 
@@ -46,14 +50,17 @@ class Cache:
         self.whole = torch.zeros(whole, device=like.device, dtype=like.dtype)  # zeros: what is masked must be finite
         self.keys, self.values = list(self.whole[0]), list(self.whole[1])  # per layer (S+1, H, C, d)
 
-    def tensor(self, array: np.ndarray) -> torch.Tensor:
+    def tensor(self, array: Array) -> Tensor:
         return torch.from_numpy(array).to(self.device)
 
-    def attended(self, positions: np.ndarray, unit: int) -> int:
+    def wipe(self, slot: int, tokens: int) -> None:
+        self.whole[:, :, slot, :, :tokens] = 0
+
+    def attended(self, positions: Array, unit: int) -> int:
         """L that holds these positions, in whole units."""
         return min((int(positions.max()) // unit + 1) * unit, self.capacity)
 
-    def bias(self, last: np.ndarray, length: int) -> torch.Tensor:
+    def bias(self, last: Array, length: int) -> Tensor:
         """Additive mask over `length` cached tokens, 0 up to each position in `last`, -inf after: (*last.shape, L)."""
         hidden = self.tensor(np.arange(length) > last[..., None])
         return torch.zeros(hidden.shape, device=self.device, dtype=self.whole.dtype).masked_fill_(hidden, -torch.inf)
@@ -79,13 +86,12 @@ class Slots:
         for state in (self.running, self.filled, self.chunked, self.used):
             state[:] = 0
 
-    def take(self, asked: Sampling, cache: Cache, block: int) -> tuple[int, int, bool]:
-        """The slot that the prompt continues, else the longest unused one with what another slot shares.
+    def take(self, asked: Sampling, cache: Cache, block: int) -> tuple[int, int]:
+        """The slot that the prompt continues, else the longest unused one with a copy of what another slot shares.
 
-        Returns the slot, how many prompt tokens are kept, and whether another conversation had to go.
-        With a `block` only whole chunks are kept.
+        Returns the slot and how many prompt tokens are kept; with a `block` only whole chunks are.
         """
-        n, evicts = len(asked.prompt), False
+        n = len(asked.prompt)
         differs = self.tokens[:, :n] != asked.prompt
         same = np.where(differs.any(1), differs.argmax(1), n)  # (S,) leading tokens that each slot has too
         same = np.minimum(same, np.minimum(self.filled, n - 1))
@@ -94,7 +100,7 @@ class Slots:
         if self.running[source] or same[source] < max(self.filled[source], 1):  # not a continuation
             slot = int(np.where(self.running, np.iinfo(np.int64).max, self.used).argmin())
             if slot != source:
-                kept, evicts = kept if kept >= WORTH_COPYING else 0, bool(self.filled[slot])
+                kept = kept if kept >= WORTH_COPYING else 0
                 cache.whole[:, :, slot, :, :kept] = cache.whole[:, :, source, :, :kept]
         self.release(slot)  # moves the clock
         self.running[slot], self.temperature[slot] = True, asked.temperature
@@ -102,28 +108,28 @@ class Slots:
         self.filled[slot] = self.chunked[slot] = kept
         numbers = np.random.Generator(np.random.Philox(key=asked.seed % 2**128))
         self.uniforms[slot, n : asked.limit] = numbers.random(asked.limit - n, np.float32)
-        return slot, kept, evicts
+        return slot, kept
 
 
 @dataclass(slots=True)
 class Decode:
-    """One token of each of D slots, the first D tokens of the step."""
+    """One token of each of D slots."""
 
-    slots: slice  # the range of slots that is read in place ...
-    gather: torch.Tensor | None  # ... or, when few in it decode, the (D,) slots that are copied out first
-    spread: torch.Tensor | None  # (D,) rows of the range that decode; None: all of them
-    bias: torch.Tensor  # (rows * H, 1, L)
-    piece: int | None  # tokens attended at once; None: all
+    rows: slice | Tensor  # the D tokens of the step
+    range: slice | None  # slots that are read in place; None: `slots` are copied out first
+    slots: Tensor | None  # (D,), those of the range counted from its start; None: all of the range
+    bias: Tensor  # (slots read * H, 1, L)
+    piece: int  # tokens attended at once; 0: all
 
 
 @dataclass(slots=True)
 class Join:
     """New prompt tokens of each of R slots, padded to T."""
 
-    slots: torch.Tensor  # (R,)
-    take: torch.Tensor  # (R * T,) tokens of the step; padding repeats a row's first
-    keep: torch.Tensor  # (tokens,) which of the R * T are no padding
-    bias: torch.Tensor  # (R, 1, G * T, L)
+    slots: Tensor  # (R,)
+    take: Tensor  # (R * T,) tokens of the step; padding repeats a row's first
+    keep: Tensor  # (tokens,) which of the R * T are no padding
+    bias: Tensor  # (R, 1, G * T, L)
 
 
 @dataclass(slots=True)
@@ -131,36 +137,29 @@ class Plan:
     """What `attend` needs to know of a step: made once, used by every layer."""
 
     cache: Cache
-    write: torch.Tensor  # (N * H,)
-    decoding: int  # D
-    decode: Decode | None = None
+    write: Tensor  # (N * H,)
+    decodes: list[Decode] = field(default_factory=list)
     joins: list[Join] = field(default_factory=list)
     layers: set[int] = field(default_factory=set)  # that wrote: all, or the model does not use this interface
 
 
 def plan_step(
-    cache: Cache,
-    slots: np.ndarray,
-    positions: np.ndarray,
-    real: np.ndarray,
-    decoding: int,
-    offsets: np.ndarray,
-    counts: np.ndarray,
-    *,
-    piece: int | None,
+    cache: Cache, slots: Array, positions: Array, real: Array, decoding: int, offsets: Array, counts: Array, piece: int
 ) -> Plan:
     """The first `decoding` of N tokens are one a slot, slots ascending; then `counts[r]` a row from `offsets[r]` on.
 
-    What is not `real` is padding, and writes into the scratch slot. With `piece` every shape is fixed.
+    What is not `real` is padding, and writes into the scratch slot. Unless `piece` is 0 every shape is fixed.
     """
     write = np.where(real, slots, cache.slots)[:, None] * cache.heads + np.arange(cache.heads)
-    plan = Plan(cache, cache.tensor((write * cache.capacity + positions[:, None]).reshape(-1)), decoding)
+    plan = Plan(cache, cache.tensor((write * cache.capacity + positions[:, None]).reshape(-1)))
     if decoding:
-        length = cache.attended(positions[:decoding], piece or ROUND)
-        plan.decode = plan_decode(cache, slots[:decoding], positions[:decoding], length, piece)
-    size = np.maximum(np.ceil(np.log2(np.maximum(counts, 1))), 5)  # padded together: of one power of two, at least 32
-    for power in np.unique(size):
-        rows, count = offsets[size == power], counts[size == power]
+        plan.decodes = plan_decodes(cache, slots[:decoding], positions[:decoding], piece)
+    # Rows are padded together when their counts, and their lengths, round up to the same powers of two.
+    ends = positions[offsets + counts - 1] if not piece else counts
+    size = np.maximum(np.ceil(np.log2((counts, ends + 1))), ((5,), (7,))) if len(counts) else np.zeros((2, 0))
+    for power in np.unique(size, axis=1).T:
+        same = (power == size.T).all(1)
+        rows, count = offsets[same], counts[same]
         steps = np.arange(count.max())
         padding = steps >= count[:, None]  # (R, T)
         take = rows[:, None] + np.where(padding, 0, steps)
@@ -172,29 +171,49 @@ def plan_step(
     return plan
 
 
-def plan_decode(cache: Cache, slots: np.ndarray, positions: np.ndarray, length: int, piece: int | None) -> Decode:
-    first, count = int(slots[0]), int(slots[-1] - slots[0]) + 1
-    gather = spread = None
-    if len(slots) * 2 < count:
-        gather = cache.tensor(slots)
-    elif len(slots) < count:
-        spread = cache.tensor(slots - first)
-        positions, packed = np.zeros(count, np.int64), positions
-        positions[slots - first] = packed
-    bias = cache.bias(positions, length)[:, None].expand(-1, cache.heads, -1).reshape(-1, 1, length)
-    return Decode(slice(first, first + count), gather, spread, bias, piece)
+def plan_decodes(cache: Cache, slots: Array, positions: Array, piece: int) -> list[Decode]:
+    """Slots of similar lengths are read together: in place where they lie close together, else copied out first."""
+    parts, everyone = [], np.arange(len(slots))
+    for rows in [everyone] if piece else similar(positions):
+        inside, last = slots[rows], positions[rows]
+        first, count = int(inside[0]), int(inside[-1] - inside[0]) + 1
+        length = cache.attended(last, piece or ROUND)
+        apart = count > COPYING * len(rows)
+        chosen = cache.tensor(inside if apart else inside - first) if len(rows) < count else None
+        if not apart and len(rows) < count:
+            last = np.zeros(count, np.int64)
+            last[inside - first] = positions[rows]
+        bias = cache.bias(last, length)[:, None].expand(-1, cache.heads, -1).reshape(-1, 1, length)
+        here = slice(0, len(slots)) if len(rows) == len(slots) else cache.tensor(rows)
+        parts.append(Decode(here, None if apart else slice(first, first + count), chosen, bias, piece))
+    return parts
+
+
+def similar(lengths: Array) -> list[Array]:
+    """Indices in at most GROUPS groups, ascending in each, cut where reading to a group's longest wastes least."""
+    order, cuts = lengths.argsort(kind="stable"), [0, len(lengths)]
+    for _ in range(GROUPS - 1):
+        best, at = WORTH_A_GROUP, 0
+        for low, high in itertools.pairwise(cuts):
+            span = lengths[order[low:high]]
+            saves = (span[-1] - span) * np.arange(1, high - low + 1)  # cached tokens unread with a cut after each
+            if saves.max() > best:
+                best, at = int(saves.max()), low + int(saves.argmax()) + 1
+        if at:
+            cuts = sorted((*cuts, at))
+    return [np.sort(order[low:high]) for low, high in itertools.pairwise(cuts)]
 
 
 def attend(
     module: torch.nn.Module,
-    query: torch.Tensor,  # (1, H * G, N, d)
-    key: torch.Tensor,  # (1, H, N, d)
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
+    query: Tensor,  # (1, H * G, N, d)
+    key: Tensor,  # (1, H, N, d)
+    value: Tensor,
+    attention_mask: Tensor | None,
     scaling: float | None = None,
     plan: Plan | None = None,
     **kwargs: Any,
-) -> tuple[torch.Tensor, None]:
+) -> tuple[Tensor, None]:
     """transformers' attention interface → (1, N, H * G, d)."""
     if plan is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
@@ -207,32 +226,30 @@ def attend(
     values.view(-1, d).index_copy_(0, plan.write, value[0].transpose(0, 1).reshape(-1, d))
     scale = d**-0.5 if scaling is None else scaling
     q = query[0].transpose(0, 1)  # (N, H * G, d)
-    if plan.decode is not None and not plan.joins:
-        return decode_attention(q, keys, values, plan.decode, scale)[None], None
+    if not plan.joins and len(plan.decodes) == 1:
+        return decode_attention(q, keys, values, plan.decodes[0], scale)[None], None
     out = torch.empty(q.shape, device=q.device, dtype=q.dtype)
-    if plan.decode is not None:
-        out[: plan.decoding] = decode_attention(q[: plan.decoding], keys, values, plan.decode, scale)
+    for part in plan.decodes:
+        out[part.rows] = decode_attention(q[part.rows], keys, values, part, scale)
     for join in plan.joins:
         join_attention(q, keys, values, join, scale, out)
     return out[None], None
 
 
-def decode_attention(
-    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, part: Decode, scale: float
-) -> torch.Tensor:
+def decode_attention(q: Tensor, keys: Tensor, values: Tensor, part: Decode, scale: float) -> Tensor:
     """(D, H * G, d) → the same shape. On a CPU these products of small batches beat the fused kernel."""
     shape, d, length = q.shape, q.shape[-1], part.bias.shape[-1]
     q = q.reshape(shape[0], -1)
-    if part.gather is not None:
-        keys = keys[:, :, :length].index_select(0, part.gather)
-        values = values[:, :, :length].index_select(0, part.gather)
+    if part.range is None:
+        assert part.slots is not None
+        keys, values = (x[:, :, :length].index_select(0, part.slots) for x in (keys, values))
     else:
-        keys, values = keys[part.slots], values[part.slots]
-        if part.spread is not None:
-            q = q.new_zeros((len(keys), q.shape[1])).index_copy_(0, part.spread, q)
+        keys, values = keys[part.range], values[part.range]
+        if part.slots is not None:
+            q = q.new_zeros((len(keys), q.shape[1])).index_copy_(0, part.slots, q)
     keys, values = keys.flatten(0, 1), values.flatten(0, 1)  # (rows * H, L, d)
     q = q.view(len(keys), -1, d)
-    if part.piece is None:
+    if not part.piece:
         scores = torch.baddbmm(part.bias, q, keys[:, :length].transpose(1, 2), alpha=scale)
         out = torch.bmm(scores.softmax(-1), values[:, :length])  # (rows * H, G, d)
     else:  # the same in pieces: one that is wholly masked changes no bit, however many follow
@@ -246,14 +263,12 @@ def decode_attention(
             out = out * shrink + torch.bmm(weights, values[:, here])
             top, total = best, total * shrink + weights.sum(-1, keepdim=True)
         out = out / total
-    if part.spread is not None:
-        out = out.view(-1, shape[1] * d).index_select(0, part.spread)
+    if part.range is not None and part.slots is not None:
+        out = out.view(-1, shape[1] * d).index_select(0, part.slots)
     return out.view(shape)
 
 
-def join_attention(
-    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, join: Join, scale: float, out: torch.Tensor
-) -> None:
+def join_attention(q: Tensor, keys: Tensor, values: Tensor, join: Join, scale: float, out: Tensor) -> None:
     """Writes the result of its own tokens into the step's `out`, (N, H * G, d)."""
     rows, heads, length, d = len(join.slots), keys.shape[1], join.bias.shape[-1], q.shape[-1]
     picked = q.index_select(0, join.take).view(rows, -1, heads, q.shape[1] // heads, d)  # (R, T, H, G, d)
@@ -265,7 +280,7 @@ def join_attention(
     out.index_copy_(0, join.take.index_select(0, join.keep), got.index_select(0, join.keep))
 
 
-def sample(logits: torch.Tensor, temperature: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+def sample(logits: Tensor, temperature: Array, uniform: Array) -> Array:
     """(R, V) logits, (R,) temperatures, 0 for greedy, (R,) numbers in [0, 1) → tokens and log-probabilities.
 
     (2, R) float64. The inverse of the cumulative distribution at the row's own number: a row never depends
@@ -287,21 +302,6 @@ def sample(logits: torch.Tensor, temperature: np.ndarray, uniform: np.ndarray) -
     return torch.cat((token.double(), logprob.double()), dim=1).T.cpu().numpy()
 
 
-def score(lm: Any, ids: np.ndarray, top_k: int) -> Scored:
-    """A plain forward pass in chunks, so that the logits of a long text never exist at once."""
-    tokens = torch.from_numpy(ids.astype(np.int64)).to(lm.device)
-    past, parts = DynamicCache(config=lm.config), []
-    with torch.inference_mode():
-        for start in range(0, len(ids) - 1, SCORE_CHUNK):
-            here = slice(start, min(start + SCORE_CHUNK, len(ids) - 1))
-            logits = lm(input_ids=tokens[None, here], past_key_values=past, use_cache=True).logits[0]
-            logprobs = logits.float().log_softmax(-1)
-            own = logprobs.gather(1, tokens[here.start + 1 : here.stop + 1, None])[:, 0]
-            best = logprobs.topk(min(top_k, logprobs.shape[-1]))
-            parts.append([t.cpu().numpy() for t in (own, best.indices.int(), best.values)])
-    return Scored(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-
 def check_attention(lm: Any, name: str) -> None:
     """Refuses a model whose attention would come out wrong. Raises ModelError."""
     kinds = getattr(lm.config.get_text_config(), "layer_types", None) or ()
@@ -310,7 +310,7 @@ def check_attention(lm: Any, name: str) -> None:
     if not getattr(lm, "_supports_attention_backend", False):
         raise ModelError(f"{name}: {type(lm).__name__} takes no other attention than its own; serve it with vLLM")
     if lm.config._attn_implementation == ATTENTION:
-        raise ModelError(f"{name}: another embedded engine has this model; close that one first")
+        raise ModelError(f"{name}: another embedded engine has this model: close that one first")
     if lm.config._attn_implementation not in ("sdpa", "eager"):
         raise ModelError(f"{name}: load it with attn_implementation='sdpa', not {lm.config._attn_implementation!r}")
 
