@@ -47,7 +47,10 @@ class Cache:
         self.groups, self.layers = shape.num_attention_heads // self.heads, shape.num_hidden_layers
         head_dim = getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads
         whole = (2, self.layers, slots + 1, self.heads, capacity, head_dim)
-        self.whole = torch.zeros(whole, device=like.device, dtype=like.dtype)  # zeros: what is masked must be finite
+        size = int(np.prod(whole)) * like.element_size()
+        # Zeros, since what is masked must be finite; numpy's take no memory until they are written.
+        raw = torch.from_numpy(np.zeros(size + 64, np.uint8))
+        self.whole = raw[-raw.data_ptr() % 64 :][:size].view(like.dtype).view(whole).to(like.device)
         self.keys, self.values = list(self.whole[0]), list(self.whole[1])  # per layer (S+1, H, C, d)
 
     def tensor(self, array: Array) -> Tensor:
@@ -173,8 +176,8 @@ def plan_step(
 
 def plan_decodes(cache: Cache, slots: Array, positions: Array, piece: int) -> list[Decode]:
     """Slots of similar lengths are read together: in place where they lie close together, else copied out first."""
-    parts, everyone = [], np.arange(len(slots))
-    for rows in [everyone] if piece else similar(positions):
+    parts = []
+    for rows in [np.arange(len(slots))] if piece else similar(positions):
         inside, last = slots[rows], positions[rows]
         first, count = int(inside[0]), int(inside[-1] - inside[0]) + 1
         length = cache.attended(last, piece or ROUND)
@@ -241,14 +244,13 @@ def decode_attention(q: Tensor, keys: Tensor, values: Tensor, part: Decode, scal
     shape, d, length = q.shape, q.shape[-1], part.bias.shape[-1]
     q = q.reshape(shape[0], -1)
     if part.range is None:
-        assert part.slots is not None
-        keys, values = (x[:, :, :length].index_select(0, part.slots) for x in (keys, values))
+        keys, values = (x[:, :, :length].index_select(0, part.slots) for x in (keys, values))  # type: ignore[arg-type]
     else:
         keys, values = keys[part.range], values[part.range]
         if part.slots is not None:
             q = q.new_zeros((len(keys), q.shape[1])).index_copy_(0, part.slots, q)
     keys, values = keys.flatten(0, 1), values.flatten(0, 1)  # (rows * H, L, d)
-    q = q.view(len(keys), -1, d)
+    q = q.reshape(len(keys), -1, d)
     if not part.piece:
         scores = torch.baddbmm(part.bias, q, keys[:, :length].transpose(1, 2), alpha=scale)
         out = torch.bmm(scores.softmax(-1), values[:, :length])  # (rows * H, G, d)
@@ -309,10 +311,9 @@ def check_attention(lm: Any, name: str) -> None:
         raise ModelError(f"{name}: {type(lm).__name__} has layers of {other[0]}; serve it with vLLM")
     if not getattr(lm, "_supports_attention_backend", False):
         raise ModelError(f"{name}: {type(lm).__name__} takes no other attention than its own; serve it with vLLM")
-    if lm.config._attn_implementation == ATTENTION:
-        raise ModelError(f"{name}: another embedded engine has this model: close that one first")
-    if lm.config._attn_implementation not in ("sdpa", "eager"):
-        raise ModelError(f"{name}: load it with attn_implementation='sdpa', not {lm.config._attn_implementation!r}")
+    if (own := lm.config._attn_implementation) not in ("sdpa", "eager"):
+        hint = "another engine has it" if own == ATTENTION else "load it with attn_implementation='sdpa'"
+        raise ModelError(f"{name}: its attention is {own!r}: {hint}")
 
 
 AttentionInterface.register(ATTENTION, attend)
