@@ -6,6 +6,7 @@ changed on resume; how fast it is worked on can.
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -75,6 +76,7 @@ def launch(
         return None
     if resume and rundir.is_run(path):
         refuse_changes(path, dump(config))
+    gc.set_threshold(50_000, 20, 50)  # a thousand waiting episodes are many objects and no garbage
     with Run.open(path, dump(config), resume=resume, clean=clean) as opened:
         document = work(config, opened)
     emit(document, as_json=as_json, show=lambda console: show(console, document))
