@@ -70,10 +70,10 @@ def launch(
 ) -> dict[str, Any] | None:
     """Run one command's work in its run directory; `check` refuses a configuration before anything is written."""
     config, path = resolved(kind, recipe, sets, run, default, resume, table)
-    check(config)
     if dry_run:
         print(dump(config), end="")
         return None
+    check(config)
     if resume and rundir.is_run(path):
         refuse_changes(path, dump(config))
     gc.set_threshold(50_000, 20, 50)  # a thousand waiting episodes are many objects and no garbage
