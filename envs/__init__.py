@@ -3,6 +3,7 @@
 Each environment is a module with
 
     SEATS, TRAINABLE, MOVES     its seats, those that a policy may be trained in, and its moves
+    EVALUATED                   the seats whose mean reward is the environment's score; several take turns
     PRIVATE                     {seat: path in the scenario of what that seat alone may know}
     Environment                 the game (see `envs.core`)
     brief(event, prompt)        what a seat is told at the start, as text; `event` is its briefing

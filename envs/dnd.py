@@ -20,7 +20,7 @@ from scenarios.core import Scenario
 from scenarios.dnd import ITEMS, TOTAL, Triple, triple
 
 SEATS = ("a", "b")
-TRAINABLE = SEATS
+TRAINABLE = EVALUATED = SEATS
 MOVES = ("message", "propose", "accept", "reject", "walk_away")
 PRIVATE = {"a": ("values", "a"), "b": ("values", "b")}
 

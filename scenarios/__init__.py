@@ -2,6 +2,9 @@
 
 `ENVIRONMENTS` names the environments that have scenarios and a reward. Each has a module of its name in
 `scenarios/` (the interface is in `scenarios/core.py`), one in `rewards/` and packaged splits in `data/NAME/`.
+`NEGOTIATIONS` are those of them that "all" means and whose scores are averaged; `PARTY_GAMES` are not.
 """
 
 ENVIRONMENTS = ("dnd",)
+PARTY_GAMES = ("werewolf",)
+NEGOTIATIONS = tuple(name for name in ENVIRONMENTS if name not in PARTY_GAMES)

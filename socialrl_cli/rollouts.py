@@ -86,7 +86,7 @@ def draw(
 def run_rollout(config: RolloutConfig, run: Run) -> dict[str, Any]:
     """Play what is not played yet; returns the figures of all games of the run."""
     scenarios = resolve(config.env, config.split)
-    seats = module(config.env).SEATS
+    seats = module(config.env).TRAINABLE
     games = draw(scenarios, config.policies, config.opponents, seats=seats, episodes=config.episodes, seed=config.seed)
     override = {"temperature": config.temperature, "max_tokens": config.max_tokens}
     with Store(run.path) as store:

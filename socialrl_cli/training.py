@@ -153,7 +153,7 @@ class PpoPlay:
 
         self.config, self.run = config, run
         games = config.games
-        self.seats = module(games.env).SEATS
+        self.seats = module(games.env).TRAINABLE
         self.scenarios = resolve(games.env, games.split)
         override = {"temperature": games.temperature}
         if games.max_tokens is not None:

@@ -130,7 +130,9 @@ def sound(env):
 def test_every_environment_is_under_contract(name):
     assert set(CONTRACT) == set(envs.ENVIRONMENTS)
     module = envs.module(name)
-    assert set(module.TRAINABLE) <= set(module.SEATS) == set(module.Environment.seats) == set(module.PRIVATE)
+    assert module.EVALUATED
+    assert set(module.EVALUATED) <= set(module.TRAINABLE) <= set(module.SEATS)
+    assert set(module.SEATS) == set(module.Environment.seats) == set(module.PRIVATE)
 
 
 @pytest.mark.parametrize("name", CONTRACT)
