@@ -6,8 +6,11 @@ Each environment is a module with
     EVALUATED                   the seats whose mean reward is the environment's score; several take turns
     PRIVATE                     {seat: path in the scenario of what that seat alone may know}
     Environment                 the game (see `envs.core`)
-    brief(event, prompt)        what a seat is told at the start, as text; `event` is its briefing
+    brief(event, prompt)        what a seat is told at the start, as text: the rules and its own numbers, but not how
+                                to answer; `event` is its briefing
+    answers(event)              how to answer in JSON: an example of every move, for the `full` prompt
     tell(event, seat, prompt)   one event as that seat reads it ("" when it says nothing to it)
+    MIND                        what may be believed of the counterpart, and how offers compare (see `envs.minds`)
 
 `prompt` is `full`, `compact` or `people` (see `envs.telling`).
 """

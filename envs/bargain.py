@@ -13,7 +13,8 @@ for the seat that receives it.
 
 Events, with the payload that everybody sees:
 
-    briefing   own seat only: env, seat, first (who opens), limit (moves a seat) and the game's own facts
+    briefing   own seat only: env, seat, first (who opens), limit (moves a seat) and the game's own facts; its
+               actions are all the moves of the game
     turn       the notification: round (own move, from 1), moves_left (this one counted), replies_left (moves that
                the counterpart still has after it), limit, standing (what accepting gives this seat) or None,
                and what the game adds about it
@@ -104,7 +105,7 @@ class Bargain(Environment):
         first, second = self.order
         for seat in self.seats:
             head = {"env": self.scenario.env, "seat": seat, "first": first, "limit": limit}
-            await self.broadcast("briefing", {**head, **self.facts(seat)}, to=(seat,))
+            await self.broadcast("briefing", {**head, **self.facts(seat)}, to=(seat,), actions=self.moves)
         for round in range(1, limit + 1):
             for seat, other in (first, second), (second, first):
                 left = limit - round

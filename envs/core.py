@@ -118,9 +118,15 @@ class Environment:
         requests = {seat: self._request(seat, actions, payload.get(seat, NOTHING)) for seat, actions in wanted.items()}
         return {seat: pending.answer or await self._wait(pending) for seat, pending in requests.items()}
 
-    async def broadcast(self, type: str, payload: Mapping[str, Any], to: tuple[str, ...] | None = None) -> None:
-        """Tell some seats (default all) what happened."""
-        self._emit(self.seats if to is None else to, "observation", type, payload)
+    async def broadcast(
+        self,
+        type: str,
+        payload: Mapping[str, Any],
+        to: tuple[str, ...] | None = None,
+        actions: tuple[ActionSpec, ...] = (),
+    ) -> None:
+        """Tell some seats (default all) what happened; `actions` are moves that it speaks of."""
+        self._emit(self.seats if to is None else to, "observation", type, payload, actions=actions)
 
     # ---- what those who play call
 

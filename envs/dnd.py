@@ -14,6 +14,7 @@ from typing import Any
 from envs import telling
 from envs.bargain import Bargain, moves, without_answers
 from envs.core import ActionSpec, Event, Limits, derive_seed
+from envs.minds import Mind
 from envs.telling import Prompt
 from rewards.dnd import bundle_fault
 from scenarios.core import Scenario
@@ -23,6 +24,23 @@ SEATS = ("a", "b")
 TRAINABLE = EVALUATED = SEATS
 MOVES = ("message", "propose", "accept", "reject", "walk_away")
 PRIVATE = {"a": ("values", "a"), "b": ("values", "b")}
+
+
+def _other(seat: str) -> str:
+    return SEATS[1 - SEATS.index(seat)]
+
+
+MIND = Mind(
+    about="what one of each item is worth to the other party",
+    schema={
+        "type": "object",
+        "properties": {item: {"type": "integer", "minimum": 0, "maximum": TOTAL} for item in ITEMS},
+        "required": list(ITEMS),
+        "additionalProperties": False,
+    },
+    truth=lambda scenario, seat: dict(scenario["values"][_other(seat)]),
+    worth=lambda scenario, seat, given: sum(scenario["values"][seat][item] * given[item] for item in ITEMS),
+)
 
 
 class Environment(Bargain):
@@ -59,8 +77,7 @@ class Environment(Bargain):
         return {"worth": values[0] * given["book"] + values[1] * given["hat"] + values[2] * given["ball"]}
 
     def terms(self, proposer: str, offer: Any) -> Mapping[str, Any]:
-        other = SEATS[1 - SEATS.index(proposer)]
-        parts = {proposer: offer, other: self.gives(offer)}
+        parts = {proposer: offer, _other(proposer): self.gives(offer)}
         return {seat: dict(parts[seat]) for seat in SEATS}
 
 
@@ -90,8 +107,8 @@ You negotiate with another party about dividing some items. There are {counts}.
 To you {values}; all of them together are worth 10. The other party's values add up to 10 too, but differ from \
 yours; neither of you knows the other's.
 Your score grows with what you get. Without an agreement both of you get nothing.
-You move in turn, {limit} moves each. When the moves are used up there is no agreement.
-
+You move in turn, {limit} moves each. When the moves are used up there is no agreement."""
+ANSWERS = """\
 Answer with one JSON object, one of:
 {{"move":"message","say":"What do you need most?"}} to talk only
 {{"move":"propose","offer":{offer},"say":"How about this?"}} to offer a division; "offer" says what you take of each \
@@ -103,7 +120,7 @@ The other party reads what you "say"; you may add it to any move."""
 
 
 def brief(event: Event, prompt: Prompt) -> str:
-    """What a seat is told at the start: the rules, its own numbers, how to answer."""
+    """What a seat is told at the start: the rules and its own numbers."""
     counts, values = event.payload["counts"], event.payload["values"]
     if prompt == "compact":
         return "Split. count*my value: " + " ".join(f"{item} {counts[item]}*{values[item]}" for item in ITEMS)
@@ -111,8 +128,13 @@ def brief(event: Event, prompt: Prompt) -> str:
         return ", ".join(f"{counts[item]} {item} worth {values[item]}" for item in ITEMS)
     units = ", ".join(f"{item}: {counts[item]}" for item in ITEMS)
     worth = ", ".join(f"one {item} is worth {values[item]}" for item in ITEMS)
-    example = ",".join(f'"{item}":{count // 2}' for item, count in counts.items())
-    return BRIEF.format(counts=units, values=worth, limit=event.payload["limit"], offer=f"{{{example}}}")
+    return BRIEF.format(counts=units, values=worth, limit=event.payload["limit"])
+
+
+def answers(event: Event) -> str:
+    """How to answer in JSON; `event` is the seat's briefing."""
+    example = ",".join(f'"{item}":{count // 2}' for item, count in event.payload["counts"].items())
+    return ANSWERS.format(offer=f"{{{example}}}")
 
 
 def tell(event: Event, seat: str, prompt: Prompt) -> str:

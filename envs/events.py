@@ -47,8 +47,8 @@ class Action(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One thing that a seat learns. The last three are set on notifications alone; `deadline` is in seconds
-    from the moment of asking (None: no deadline)."""
+    """One thing that a seat learns. A notification has an id, the `actions` that are legal now, and a `deadline` in
+    seconds from the moment of asking (None: no deadline); a briefing's `actions` are all that the game has."""
 
     seq: int
     kind: Literal["observation", "notification"]

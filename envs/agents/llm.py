@@ -68,7 +68,10 @@ class HarnessConfig:
 def opening(env: str, events: Sequence[Event], config: HarnessConfig) -> list[Message]:
     """The first call's messages: the briefing as the system message, then what has happened and is asked."""
     briefing = events[0]
-    system = module(env).brief(briefing, config.prompt)
+    rules = module(env)
+    system = rules.brief(briefing, config.prompt)
+    if config.prompt == "full":
+        system += "\n\n" + rules.answers(briefing)
     seat = briefing.payload["seat"]
     return [
         {"role": "system", "content": system},
