@@ -9,7 +9,7 @@
 
 A counter-offer leaves the counterpart's standing offer where it is. After `Limits.moves_per_seat` moves each the
 episode ends with `timeout`. A game adds what an offer is: its schema, which offers are legal, and what it means
-for the seat that receives it.
+for the seat that receives it. It may also make a seat's opening move for it, which uses none of that seat's moves.
 
 Events, with the payload that everybody sees:
 
@@ -74,6 +74,10 @@ class Bargain(Environment):
         """The seats in the order in which they move."""
         return self.seats
 
+    def opening(self) -> tuple[str, Action] | None:
+        """A seat and the move that is made for it before anybody is asked."""
+        return None
+
     def specs(self) -> tuple[tuple[ActionSpec, ...], tuple[ActionSpec, ...]]:
         """All five moves, and those that are possible while there is no offer to answer."""
         raise NotImplementedError
@@ -106,6 +110,9 @@ class Bargain(Environment):
         for seat in self.seats:
             head = {"env": self.scenario.env, "seat": seat, "first": first, "limit": limit}
             await self.broadcast("briefing", {**head, **self.facts(seat)}, to=(seat,), actions=self.moves)
+        if opening := self.opening():
+            seat, action = opening
+            await self.apply(seat, second if seat == first else first, action)
         for round in range(1, limit + 1):
             for seat, other in (first, second), (second, first):
                 left = limit - round

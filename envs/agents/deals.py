@@ -26,6 +26,7 @@ class Deals:
     theirs  makes the conceivable utilities of the counterpart: one row per hypothesis, one column per deal
     secrets sentences that give this seat's private numbers away
     about   what deal i is mainly about for its proposer ("the hats")
+    speech  which set of `phrases.PHRASES` the seat speaks with
     outside own utility of walking away
     """
 
@@ -41,11 +42,12 @@ class Deals:
         theirs: Callable[[], Sequence[Sequence[float]]],
         secrets: Sequence[str],
         about: Sequence[str],
+        speech: str = "split",
         outside: float = 0.0,
     ) -> None:
         self.offers, self.mine, self.outside = offers, mine, outside
         self.guess, self.guessed = guess, guessed
-        self.secrets, self.about = secrets, about
+        self.secrets, self.about, self.speech = secrets, about, speech
         self._key, self._theirs = key, theirs
         self._number = {name: i for i, name in enumerate(given)}
         ranked = sorted(range(len(mine)), key=lambda i: (mine[i], -guess[i], i))
@@ -61,6 +63,10 @@ class Deals:
     def index(self, given: Any) -> int:
         """The number of the deal in which this seat gets `given`."""
         return self._number[self._key(given)]
+
+    def number(self, offer: Mapping[str, Any]) -> int:
+        """The number of the deal that this seat proposes in these words."""
+        return self.offers.index(offer)
 
     def least(self, aspiration: float) -> list[int]:
         """The deals worth least among those worth at least `aspiration`; of these the ones that by a uniform

@@ -118,11 +118,11 @@ def plan(state: State) -> Choice:
 
 def _learn(belief: Belief, state: State) -> None:
     """Look at the counterpart's one move since our last turn, if there was one."""
-    if state.turn["replies_left"] == state.turn["limit"]:
-        return
-    time = _time(state, 0)
     offer = state.received[-1] if len(state.received) > belief.told else None
     belief.told = len(state.received)
+    if state.turn["replies_left"] == state.turn["limit"]:
+        return  # it has not moved yet; an opening that was made for it says nothing
+    time = _time(state, 0)
     belief.update(time, state.made[-1] if state.made else None, offer)
 
 

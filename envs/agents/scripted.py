@@ -204,8 +204,12 @@ class Scripted:
             state = self._state = State(module.deals(briefing), self._rng, self._floor)
             self._seat = briefing["seat"]
         for event in context[self._seen :]:
-            if event.type == "proposal" and event.payload["by"] != self._seat:
+            if event.type != "proposal":
+                continue
+            if event.payload["by"] != self._seat:
                 state.received.append(state.deals.index(event.payload["gives"]))
+            elif not state.turn:  # an opening that was made for this seat
+                state.made.append(state.deals.number(event.payload["offer"]))
         self._seen = len(context)
         state.turn = turn = context[-1].payload
         given = turn["standing"]
@@ -218,11 +222,11 @@ class Scripted:
             return deals.secrets[int(self._rng.random() * len(deals.secrets))]
         moment = choice.moment or MOMENTS[choice.move]
         if moment or deal is None:
-            return phrase(moment, self._rng, "")
+            return phrase(moment, self._rng, "", deals.speech)
         if not state.made:
             moment = "open"
         elif state.turn["moves_left"] == 1:
             moment = "last"
         else:
             moment = "concede" if deals.mine[deal] < deals.mine[state.made[-1]] else "hold"
-        return phrase(moment, self._rng, deals.about[deal])
+        return phrase(moment, self._rng, deals.about[deal], deals.speech)
