@@ -1,7 +1,8 @@
-"""`socialrl eval`: plays held-out scenarios and reports what a policy earns.
+"""`socialrl eval`: plays held-out scenarios of one or several environments and reports what a policy earns.
 
 The scripted baselines take the same seats against the same opponents with the same seeds, so that every difference
-is paired. Results go to `eval/` of the run directory: `games.jsonl` (all games) and `summary.json`.
+is paired. All environments' games of a policy are played together. The score is the plain mean over environments of
+the mean reward. Results go to `eval/` of the run directory: `games.jsonl` (all games) and `summary.json`.
 """
 
 from __future__ import annotations
@@ -9,18 +10,29 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from envs import module
 from envs.agents.scripted import names
+from scenarios import NEGOTIATIONS
 from scenarios.core import resolve
-from scenarios.errors import ThresholdMissed, UsageError
+from scenarios.errors import UsageError
 from socialrl_cli.cast import Cast, check_participants
 from socialrl_cli.engines.config import EmbeddedConfig
 from socialrl_cli.episodes import PlayConfig, Played, play_all
-from socialrl_cli.evaluation import DEFAULT_OPPONENTS, Game, GameResult, difference, plan, read_results, summary
+from socialrl_cli.evaluation import (
+    DEFAULT_OPPONENTS,
+    Game,
+    GameResult,
+    averaged,
+    difference,
+    plan,
+    read_results,
+    summary,
+    write_results,
+)
 from socialrl_cli.output import progress
 from socialrl_cli.runs import Run, write_text
 from socialrl_cli.store import Store
@@ -30,10 +42,11 @@ BASELINES = ("scripted:demand_all", "scripted:first_offer")
 
 @dataclass(frozen=True)
 class EvalConfig:
-    """What is evaluated on what. `scenarios` 0 means all of the split; `seats` is "alternate" or "both"."""
+    """What is evaluated on what. `envs` may be "all"; `scenarios` 0 means all of the split; `seats` is "alternate"
+    (those that count for the score, in turn) or "both" (all that can be trained, in every game)."""
 
     policy: str = ""
-    env: str = "dnd"
+    envs: tuple[str, ...] = ("dnd",)
     split: str = "test"
     scenarios: int = 10
     opponents: tuple[str, ...] = DEFAULT_OPPONENTS
@@ -55,11 +68,18 @@ class EvalConfig:
             raise ValueError(f"scenarios, got {self.scenarios}, expected 0 (all) or more")
         if self.seats not in ("alternate", "both"):
             raise ValueError(f"seats, got {self.seats!r}, expected alternate or both")
-        if not self.opponents:
-            raise ValueError("opponents, got none, expected at least one participant")
+        for name in ("envs", "opponents"):
+            if not getattr(self, name):
+                raise ValueError(f"{name}, got none, expected at least one")
+        if "all" in self.envs and len(self.envs) > 1:
+            raise ValueError("envs, got 'all' among others, expected it alone")
         for name in self.baselines:
             if name in ("all", "none") and len(self.baselines) > 1:
                 raise ValueError(f"baselines, got {name!r} among others, expected it alone")
+
+    def all_envs(self) -> tuple[str, ...]:
+        """The environments with "all" spelt out, each once."""
+        return NEGOTIATIONS if self.envs == ("all",) else tuple(dict.fromkeys(self.envs))
 
     def all_baselines(self) -> tuple[str, ...]:
         """The baselines with "all" spelt out."""
@@ -69,16 +89,19 @@ class EvalConfig:
 
 
 def games_of(config: EvalConfig, policy: str) -> list[Game]:
-    """The games of one policy under this configuration."""
-    scenarios = resolve(config.env, config.split)
-    if config.scenarios > len(scenarios):
-        raise UsageError(f"{config.scenarios} scenarios wanted, {config.env} {config.split} has {len(scenarios)}")
-    taken = scenarios[: config.scenarios] if config.scenarios else scenarios
-    seats = module(config.env).SEATS
-    return plan(
-        taken, policy, config.opponents, seats=seats, both_seats=config.seats == "both", trials=config.trials,
-        repeats=config.repeats, seed=config.seed,
-    )  # fmt: skip
+    """The games of one policy under this configuration, environment by environment."""
+    games = []
+    for env in config.all_envs():
+        rules, scenarios = module(env), resolve(env, config.split)
+        if config.scenarios > len(scenarios):
+            raise UsageError(f"{config.scenarios} scenarios wanted, {env} {config.split} has {len(scenarios)}")
+        both = config.seats == "both"
+        games += plan(
+            scenarios[: config.scenarios or None], policy, config.opponents, both_seats=both,
+            seats=rules.TRAINABLE if both else rules.EVALUATED, trials=config.trials, repeats=config.repeats,
+            seed=config.seed,
+        )  # fmt: skip
+    return games
 
 
 def check(config: EvalConfig) -> None:
@@ -86,28 +109,8 @@ def check(config: EvalConfig) -> None:
     if not config.policy:
         raise UsageError("nobody to evaluate: give --policy, for example --policy scripted:boulware")
     games_of(config, config.policy)
-    check_participants((config.policy, *config.opponents, *config.all_baselines()), config.env)
-
-
-def thresholds(given: Sequence[str], env: str) -> dict[str, float]:
-    """`--fail-under` values by environment; a bare number is the evaluated one's."""
-    found = {}
-    for text in given:
-        name, equals, number = text.rpartition("=")
-        try:
-            found[name if equals else env] = float(number)
-        except ValueError:
-            raise UsageError(f"--fail-under {text}: write a number or ENV=NUMBER, for example dnd=0.5") from None
-        if equals and name != env:
-            raise UsageError(f"--fail-under {text}: {name} is not evaluated here, {env} is")
-    return found
-
-
-def enforce(document: Mapping[str, Any], wanted: Mapping[str, float]) -> None:
-    """Raises ThresholdMissed when the score is under what was wanted."""
-    for env, least in wanted.items():
-        if document["score"] < least:
-            raise ThresholdMissed(f"{env}: {document['policy']} scored {document['score']:.4f}, under {least:g}")
+    for env in config.all_envs():
+        check_participants((config.policy, *config.opponents, *config.all_baselines()), env)
 
 
 def run_eval(config: EvalConfig, run: Run) -> dict[str, Any]:
@@ -119,8 +122,7 @@ def run_eval(config: EvalConfig, run: Run) -> dict[str, Any]:
     document = report(config, results)
     folder = run.path / "eval"
     folder.mkdir(exist_ok=True)
-    lines = "".join(json.dumps(asdict(result)) + "\n" for found in results.values() for result in found)
-    write_text(folder / "games.jsonl", lines)
+    write_results(folder / "games.jsonl", [result for found in results.values() for result in found])
     write_text(folder / "summary.json", json.dumps(document, indent=2) + "\n")
     return document
 
@@ -155,42 +157,65 @@ def play_eval(config: EvalConfig, policy: str, run: Run) -> list[GameResult]:
         return [store.finished[game.episode_id] for game in games]
 
 
-def report(config: EvalConfig, results: dict[str, list[GameResult]]) -> dict[str, Any]:
-    """{env, policy, score, policies: {name: figures}, differences: {baseline: policy − baseline}}."""
-    own = results[config.policy]
+def report(config: EvalConfig, results: Mapping[str, Sequence[GameResult]]) -> dict[str, Any]:
+    """What `--json` prints: {policy, split, score, sd, policies: {name: {mean, sd}}, environments}.
+
+    `policies` are plain means over the environments. `environments` holds for each {score, sd, policies: {name:
+    figures}, differences: {baseline: policy − baseline}}. `sd` is over repeats.
+    """
+    envs = {env: _report(config.policy, _of(env, results)) for env in config.all_envs()}
+    means = {name: averaged(found) for name, found in results.items()}
+    head = {"policy": config.policy, "split": config.split, "score": means[config.policy]["mean"]}
+    return {**head, "sd": means[config.policy]["sd"], "policies": means, "environments": envs}
+
+
+def _of(env: str, results: Mapping[str, Sequence[GameResult]]) -> dict[str, list[GameResult]]:
+    return {name: [result for result in found if result.env == env] for name, found in results.items()}
+
+
+def _report(policy: str, results: Mapping[str, Sequence[GameResult]]) -> dict[str, Any]:
+    figures = {name: summary(found) for name, found in results.items()}
+    own = results[policy]
     return {
-        "env": config.env,
-        "split": config.split,
-        "policy": config.policy,
-        "score": summary(own)["mean"],
-        "policies": {name: summary(found) for name, found in results.items()},
-        "differences": {name: difference(found, own) for name, found in results.items() if name != config.policy},
+        "score": figures[policy]["mean"],
+        "sd": figures[policy]["sd"],
+        "policies": figures,
+        "differences": {name: difference(found, own) for name, found in results.items() if name != policy},
     }
 
 
 def compare(a: Path, b: Path) -> dict[str, Any]:
-    """The evaluated policies of two runs, paired by game: {a, b, difference (b − a), wins, losses, ties}."""
-    found = []
-    for run in (a, b):
-        if not (run / "eval" / "summary.json").exists():
-            raise UsageError(f"{run}: no evaluation here; make one with socialrl eval --run {run}")
-        policy = json.loads((run / "eval" / "summary.json").read_text(encoding="utf-8"))["policy"]
-        found.append([r for r in read_results(run / "eval" / "games.jsonl") if r.policy == policy])
-    first, second = ({result.key: result for result in results} for results in found)
-    shared = first.keys() & second.keys()
+    """The evaluated policies of two runs, paired by game: {a, b, difference (b − a), environments, scenarios}.
+
+    Over several environments every game weighs the same; `environments` has the difference in each.
+    """
+    first, second = _evaluated(a), _evaluated(b)
+    shared = [key for key in first if key in second]
     if not shared:
         raise UsageError(f"{a} and {b} have no game in common: evaluate both on the same scenarios and opponents")
-    scenario: dict[str, list[float]] = {}
-    for key in shared:
-        scenario.setdefault(first[key].scenario_id, []).append(second[key].reward - first[key].reward)
-    totals = [sum(values) for values in scenario.values()]
+    before, after = [first[key] for key in shared], [second[key] for key in shared]
+    totals: dict[tuple[str, str], float] = {}
+    for one, two in zip(before, after, strict=True):
+        scenario = one.env, one.scenario_id
+        totals[scenario] = totals.get(scenario, 0.0) + two.reward - one.reward
+    apart = {one.env: _of(one.env, {"a": before, "b": after}) for one in before}
     return {
-        "a": {"run": str(a), **summary([first[key] for key in shared])},
-        "b": {"run": str(b), **summary([second[key] for key in shared])},
-        "difference": difference([first[key] for key in shared], [second[key] for key in shared]),
+        "a": {"run": str(a), **summary(before)},
+        "b": {"run": str(b), **summary(after)},
+        "difference": difference(before, after),
+        "environments": {env: difference(found["a"], found["b"]) for env, found in apart.items()},
         "scenarios": {
-            "wins": sum(total > 0 for total in totals),
-            "losses": sum(total < 0 for total in totals),
-            "ties": sum(total == 0 for total in totals),
+            "wins": sum(total > 0 for total in totals.values()),
+            "losses": sum(total < 0 for total in totals.values()),
+            "ties": sum(total == 0 for total in totals.values()),
         },
     }
+
+
+def _evaluated(run: Path) -> dict[Any, GameResult]:
+    """The games of a run's evaluated policy, by what pairs them."""
+    summary_file = run / "eval" / "summary.json"
+    if not summary_file.exists():
+        raise UsageError(f"{run}: no evaluation here; make one with socialrl eval --run {run}")
+    policy = json.loads(summary_file.read_text(encoding="utf-8"))["policy"]
+    return {result.key: result for result in read_results(run / "eval" / "games.jsonl") if result.policy == policy}

@@ -10,7 +10,7 @@ Rewards and rates are in [0, 1].
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from envs.core import derive_seed
 from scenarios.core import Scenario
 from scenarios.errors import DataError
+from socialrl_cli.runs import write_text
 
 DEFAULT_OPPONENTS = ("scripted:linear", "scripted:boulware", "scripted:tit_for_tat")
 
@@ -101,6 +102,17 @@ def summary(results: Sequence[GameResult], *, seed: int = 0) -> dict[str, Any]:
     return figures
 
 
+def averaged(results: Sequence[GameResult]) -> dict[str, float]:
+    """The plain mean over environments of the mean reward, and its sample sd over repeats: {mean, sd}."""
+    from socialrl_cli.report.stats import mean, sample_sd
+
+    rewards: dict[int, dict[str, list[float]]] = {}
+    for result in results:
+        rewards.setdefault(result.repeat, {}).setdefault(result.env, []).append(result.reward)
+    of_repeats = [mean([mean(values) for values in envs.values()]) for envs in rewards.values()]
+    return {"mean": mean(of_repeats), "sd": sample_sd(of_repeats)}
+
+
 def _figures(results: Sequence[GameResult], seed: int) -> dict[str, Any]:
     from socialrl_cli.report.stats import interval, mean, sample_sd
 
@@ -131,8 +143,8 @@ def difference(a: Iterable[GameResult], b: Iterable[GameResult], *, seed: int = 
 
 
 def write_results(path: Path, results: Iterable[GameResult]) -> None:
-    """One JSON object a line."""
-    path.write_text("".join(json.dumps(asdict(result)) + "\n" for result in results), encoding="utf-8")
+    """One JSON object a line; the file appears whole."""
+    write_text(path, "".join(json.dumps(asdict(result)) + "\n" for result in results))
 
 
 def read_results(path: Path) -> list[GameResult]:
@@ -144,11 +156,3 @@ def read_results(path: Path) -> list[GameResult]:
         except (ValueError, TypeError) as error:
             raise DataError.at(path, number, f"not a game of an evaluation: {error}") from error
     return results
-
-
-def by_policy(results: Iterable[GameResult]) -> Mapping[str, list[GameResult]]:
-    """Games apart by policy, in the order of their first game."""
-    apart: dict[str, list[GameResult]] = {}
-    for result in results:
-        apart.setdefault(result.policy, []).append(result)
-    return apart

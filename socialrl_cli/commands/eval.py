@@ -14,22 +14,35 @@ app = typer.Typer(invoke_without_command=True)
 def evaluate(
     ctx: typer.Context,
     policy: str = typer.Option("", "--policy", help="Who is evaluated.", show_default=False),
-    env: str = typer.Option("dnd", "--env", help="The environment."),
+    env: list[str] = typer.Option(
+        [], "--env", help="An environment, repeat for several; all: every negotiation (default dnd)."
+    ),
     opponent: list[str] = typer.Option([], "--opponent", help="Who sits opposite; repeat (default: three scripted)."),
     baseline: list[str] = typer.Option(
         [], "--baseline", help="Shown beside it in the same seats: a participant, all or none; repeat."
     ),
-    split: str = typer.Option("test", "--split", help="val, test, train or a scenario file."),
-    scenarios: int = typer.Option(10, "--scenarios", help="How many scenarios of the split; 0: all.", min=0),
-    trials: int = typer.Option(5, "--trials", help="Games of each scenario and opponent.", min=1),
-    repeats: int = typer.Option(1, "--repeats", help="Whole evaluations, for a standard deviation.", min=1),
-    seats: str = typer.Option("alternate", "--seats", help="alternate, or both for every game."),
+    split: str = typer.Option("", "--split", help="val, test, train or a scenario file (default test)."),
+    scenarios: int | None = typer.Option(
+        None, "--scenarios", help="How many of each split; 0: all (default 10).", min=0, show_default=False
+    ),
+    trials: int | None = typer.Option(
+        None, "--trials", help="Games of each scenario and opponent (default 5).", min=1, show_default=False
+    ),
+    repeats: int | None = typer.Option(
+        None, "--repeats", help="Whole evaluations, for a standard deviation (default 1).", min=1, show_default=False
+    ),
+    seats: str = typer.Option(
+        "", "--seats", help="alternate, or both: every trained seat in every game (default alternate)."
+    ),
     temperature: float | None = typer.Option(None, "--temperature", help="Of models (default: their own)."),
-    seed: int = typer.Option(0, "--seed", help="Every game's seed derives from it."),
+    seed: int | None = typer.Option(
+        None, "--seed", help="Every game's seed derives from it (default 0).", show_default=False
+    ),
     engine: str = typer.Option("embedded", "--engine", help="Where local models run: embedded."),
     fail_under: list[str] = typer.Option(
-        [], "--fail-under", help="Exit 3 when the score is lower: 0.5 or dnd=0.5.", metavar="[ENV=]X"
+        [], "--fail-under", help="Exit 3 when the score is lower: 0.5 or dnd=0.5; repeat.", metavar="[ENV=]X"
     ),
+    junit: Path | None = typer.Option(None, "--junit", help="Write the verdict there, a test case an environment."),
     by_opponent: bool = typer.Option(False, "--by-opponent", help="Also a column for each opponent."),
     sets: list[str] = typer.Option([], "--set", help="Any other key: --set play.retries=0.", metavar="KEY=VALUE"),
     run: Path | None = typer.Option(None, "--run", help="Keep games and results there (default: nowhere)."),
@@ -42,31 +55,45 @@ def evaluate(
 
     \b
     Example: socialrl eval --policy run:runs/quickstart/ppo --scenarios 100 --trials 1 --seats both --fail-under 0.55
+    Example: socialrl eval --env all --policy scripted:planner --repeats 3 --fail-under dnd=0.6 --junit eval.xml
     """
     if ctx.invoked_subcommand is not None:
         return
     from tempfile import TemporaryDirectory
 
     from socialrl_cli.engines.config import check_engine
-    from socialrl_cli.evals import EvalConfig, check, enforce, run_eval, thresholds
+    from socialrl_cli.evals import EvalConfig, check, run_eval
     from socialrl_cli.launch import as_list, launch
+    from socialrl_cli.runs import write_text
+    from socialrl_cli.thresholds import check_junit, enforce, thresholds
+    from socialrl_cli.thresholds import junit as as_junit
 
     check_engine(engine)
-    wanted = thresholds(fail_under, env)
+    if junit is not None:
+        check_junit(junit)
+    wanted: dict[str, float] = {}
+
+    def checked(config: EvalConfig) -> None:
+        check(config)
+        wanted.update(thresholds(fail_under, config.all_envs()))
+
     plain: dict[str, Any] = {
-        "policy": policy, "env": env, "split": split, "scenarios": scenarios, "trials": trials, "repeats": repeats,
+        "policy": policy, "split": split, "scenarios": scenarios, "trials": trials, "repeats": repeats,
         "seats": seats, "seed": seed, "temperature": temperature,
     }  # fmt: skip
     given = [f"{key}={value}" for key, value in plain.items() if value not in ("", None)]
+    given += [f"envs={as_list(env)}"] if env else []
     given += [f"opponents={as_list(opponent)}"] if opponent else []
     given += [f"baselines={as_list(baseline)}"] if baseline else []
     with TemporaryDirectory(prefix="socialrl-eval-") as scratch:
         document = launch(
             EvalConfig, run_eval, recipe="", sets=[*given, *sets], run=run or Path(scratch) / "eval", default="eval",
-            resume=resume, clean=clean, dry_run=dry_run, as_json=json, check=check,
+            resume=resume, clean=clean, dry_run=dry_run, as_json=json, check=checked,
             show=lambda console, document: _show(console, document, by_opponent),
         )  # fmt: skip
     if document is not None:
+        if junit is not None:
+            write_text(junit, as_junit(document, wanted))
         enforce(document, wanted)
 
 
@@ -90,17 +117,27 @@ def compare(
     def show(console: Any) -> None:
         console.print(score_table({str(a): document["a"], str(b): document["b"]}))
         console.print(difference_line(document["difference"], a=str(a), b=str(b)))
+        for env, found in document["environments"].items() if len(document["environments"]) > 1 else ():
+            console.print(f"{env}: {difference_line(found, a=str(a), b=str(b))}")
         console.print("by scenario: {wins} won, {losses} lost, {ties} even".format(**document["scenarios"]))
 
     emit(document, as_json=json, show=show)
 
 
 def _show(console: Any, document: dict[str, Any], by_opponent: bool) -> None:
-    from socialrl_cli.report.tables import difference_line, opponent_table, score_table
+    from socialrl_cli.report.tables import difference_line, environment_table, opponent_table, score_table
 
-    rows = document["policies"]
-    console.print(score_table(rows, title=f"{document['env']}, {document['split']}", star=document["policy"]))
-    if by_opponent:
-        console.print(opponent_table(rows))
-    for name, found in document["differences"].items():
-        console.print(difference_line(found, a=name, b=document["policy"]))
+    policy, environments = document["policy"], document["environments"]
+    if len(environments) > 1:
+        own = {env: found["policies"][policy] for env, found in environments.items()}
+        console.print(environment_table(document, title=f"{document['split']}, mean reward", star=policy))
+        console.print(score_table(own, title=policy, first="environment"))
+        if by_opponent:
+            console.print(opponent_table(own, title=policy, first="environment"))
+        return
+    for env, found in environments.items():
+        console.print(score_table(found["policies"], title=f"{env}, {document['split']}", star=policy))
+        if by_opponent:
+            console.print(opponent_table(found["policies"]))
+        for name, difference in found["differences"].items():
+            console.print(difference_line(difference, a=name, b=policy))

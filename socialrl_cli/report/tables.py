@@ -20,9 +20,12 @@ NAME_WIDTH = 44  # characters of a policy's name, so that its figures stay in si
 Summary = Mapping[str, Any]
 
 
-def score_table(rows: Mapping[str, Summary], *, title: str = "", star: str | None = None) -> Table:
-    """One line a policy: its mean reward with the interval, and how its games went. `star` is shown in bold."""
-    table = _table(title, "policy")
+def score_table(
+    rows: Mapping[str, Summary], *, title: str = "", star: str | None = None, first: str = "policy"
+) -> Table:
+    """One line a policy (or whatever `first` heads): its mean reward with the interval, and how its games went.
+    `star` is shown in bold."""
+    table = _table(title, first)
     columns = {
         "reward": lambda row: number(row.get("mean")),
         "95% interval": lambda row: between(row.get("low"), row.get("high")),
@@ -48,15 +51,30 @@ def score_table(rows: Mapping[str, Summary], *, title: str = "", star: str | Non
     return table
 
 
-def opponent_table(rows: Mapping[str, Summary], *, title: str = "", marks: Mapping[str, str] | None = None) -> Table:
-    """One line a policy, one column an opponent: mean reward ± half the interval. `marks` are added to headings."""
-    table = _table(title, "policy")
+def opponent_table(
+    rows: Mapping[str, Summary], *, title: str = "", marks: Mapping[str, str] | None = None, first: str = "policy"
+) -> Table:
+    """One line a policy (or whatever `first` heads), one column an opponent: mean reward ± half the interval.
+    `marks` are added to headings."""
+    table = _table(title, first)
     opponents = list(dict.fromkeys(name for row in rows.values() for name in row.get("by_opponent", {})))
     for name in opponents:
         table.add_column(short(name) + (marks or {}).get(name, ""), justify="right", no_wrap=True)
     for name, row in rows.items():
         cells = (row.get("by_opponent", {}).get(opponent, {}) for opponent in opponents)
         table.add_row(name, *(plus_minus(cell) for cell in cells))
+    return table
+
+
+def environment_table(document: Mapping[str, Any], *, title: str = "", star: str | None = None) -> Table:
+    """One line a policy, one column an environment, and the plain mean: mean reward ± sd over repeats."""
+    environments = document["environments"]
+    table = _table(title, "policy")
+    for name in (*environments, "mean"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, mean in document["policies"].items():
+        cells = [found["policies"][name] for found in environments.values()]
+        table.add_row(name, *map(with_sd, (*cells, mean)), style="bold" if name == star else "")
     return table
 
 
@@ -149,6 +167,14 @@ def plus_minus(row: Summary) -> str:
     if not (_is_number(row.get("low")) and _is_number(row.get("high"))):
         return f"{row['mean']:.3f}"
     return f"{row['mean']:.3f} ±" + f"{(row['high'] - row['low']) / 2:.3f}".lstrip("0")
+
+
+def with_sd(row: Summary) -> str:
+    """`0.512 ±.021`: the mean and the sd, where there is one."""
+    if not _is_number(row.get("mean")):
+        return MISSING
+    spread = f" ±{row['sd']:.3f}".replace("±0.", "±.") if _is_number(row.get("sd")) else ""
+    return f"{row['mean']:.3f}{spread}"
 
 
 def short(name: str) -> str:

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from scenarios.errors import RunError, ThresholdMissed, UsageError
+from scenarios.errors import RunError
 from socialrl_cli import main
-from socialrl_cli.evals import EvalConfig, enforce, thresholds
 from socialrl_cli.quickstart import Quickstart
 
 PLAY = ["rollout", "--policy", "scripted:linear", "--opponent", "scripted:conceder"]
@@ -54,8 +53,6 @@ def test_a_resume_that_would_change_the_games_is_refused(tmp_path, capsys):
         (["rollout", "--policy", "scripted:linear", "--set", "play.concurrency=many"], "play.concurrency"),
         (["rollout", "--policy", "model:./no/such"], "no/such"),
         (["rollout", "--policy", "scripted:linear", "--engine", "vllm"], "vllm"),
-        (["eval", "--policy", "scripted:linear", "--scenarios", "1000"], "1000"),
-        (["eval", "--policy", "scripted:linear", "--fail-under", "casino=0.5"], "casino"),
         (["train", "ppo"], "no model to train"),
         (["train", "sft", "--model", "tiny"], "no data"),
         (["train", "ppo", "no-such-recipe"], "no-such-recipe"),
@@ -68,32 +65,6 @@ def test_a_mistake_is_one_line_that_names_it_and_writes_nothing(argv, named, tmp
     assert named in shown[-1]
     assert sum("error:" in text for text in shown) == 1
     assert not list(tmp_path.iterdir())
-
-
-def test_a_missed_threshold_is_exit_code_3_after_the_result(capsys):
-    argv = ["eval", "--policy", "scripted:demand_all", "--scenarios", "1", "--trials", "1", "--json"]
-    assert main.run([*argv, "--fail-under", "0.1"]) == 3
-    shown = capsys.readouterr()
-    assert json.loads(shown.out)["score"] == 0.0
-    assert "scored 0.0000, under 0.1" in shown.err
-    assert main.run([*argv, "--fail-under", "dnd=0"]) == 0
-
-
-def test_thresholds_are_read_by_environment():
-    assert thresholds(["0.5"], "dnd") == {"dnd": 0.5}
-    assert thresholds(["dnd=0.25"], "dnd") == {"dnd": 0.25}
-    with pytest.raises(UsageError, match="write a number"):
-        thresholds(["high"], "dnd")
-    with pytest.raises(ThresholdMissed):
-        enforce({"score": 0.4999, "policy": "p"}, {"dnd": 0.5})
-    enforce({"score": 0.5, "policy": "p"}, {"dnd": 0.5})
-
-
-def test_baselines_all_and_none_stand_alone():
-    assert len(EvalConfig(baselines=("all",)).all_baselines()) == 10
-    assert EvalConfig(baselines=("none",)).all_baselines() == ()
-    with pytest.raises(ValueError, match="alone"):
-        EvalConfig(baselines=("all", "scripted:linear"))
 
 
 def test_a_quickstart_goes_on_only_in_its_own_folder_and_with_its_own_seed(tmp_path):

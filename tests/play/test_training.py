@@ -189,7 +189,11 @@ def test_an_evaluation_shows_the_baselines_and_two_are_compared_by_game(tmp_path
     )
     with Run.open(tmp_path / "a") as run:
         document = run_eval(config, run)
-    assert set(document["policies"]) == {config.policy, "scripted:demand_all", "scripted:first_offer"}
+    assert set(document["environments"]["dnd"]["policies"]) == {
+        config.policy,
+        "scripted:demand_all",
+        "scripted:first_offer",
+    }
     with Run.open(tmp_path / "b") as run:
         run_eval(replace(config, policy="scripted:boulware"), run)
     found = compare(tmp_path / "a", tmp_path / "b")
@@ -203,7 +207,7 @@ def test_a_model_that_writes_nonsense_loses_its_games_and_the_run_goes_on(tmp_pa
     config = EvalConfig(policy=f"model:{model / 'actor'}", scenarios=2, trials=1, opponents=("scripted:boulware",),
                         baselines=("none",), max_tokens=8, engine=EmbeddedConfig(slots=4, capacity=2048))  # fmt: skip
     with Run.open(tmp_path / "nonsense") as run:
-        found = run_eval(config, run)["policies"][config.policy]
+        found = run_eval(config, run)["environments"]["dnd"]["policies"][config.policy]
     assert found["invalid"] == 1.0
     assert found["failed"] == 0
     assert found["mean"] == 0.0
