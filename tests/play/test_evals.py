@@ -182,19 +182,7 @@ def test_a_missed_threshold_is_exit_code_3_after_the_result(tmp_path, capsys):
 
 
 def test_the_table_of_all_environments_has_a_column_each_and_their_mean(capsys):
-    argv = [
-        "eval",
-        "--env",
-        "all",
-        "--policy",
-        "scripted:linear",
-        "--scenarios",
-        "2",
-        "--trials",
-        "1",
-        "--repeats",
-        "2",
-    ]
+    argv = [*EVAL, "--env", "all", "--repeats", "2"]
     assert main.run([*argv, "--by-opponent"]) == 0
     out = capsys.readouterr().out
     assert main.run([*argv, "--json"]) == 0
