@@ -3,14 +3,19 @@
 Each game describes its deals to the scripted policies once, as a `Deals`; the policies know nothing else of the
 game. Utilities run from 0 to 1 on the seat's own scale. Nothing here knows the counterpart's private values:
 `guess` is what somebody without information believes, `theirs` lists what is conceivable.
+
+Numbers of deals may be many (a job interview has 9,920), so they are kept as flat arrays.
 """
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 SLACK = 1e-9  # utilities closer than this are equal
 
@@ -22,7 +27,7 @@ class Deals:
     mine    own utility of deal i
     guess   the counterpart's benefit from deal i by a uniform guess, on any scale
     guessed this seat's benefit from deal i as the counterpart would guess it
-    given   names deal i by what this seat gets, as the standing offer in a notification does (through `key`)
+    find    gives the number of a deal by what this seat gets in it, as the standing offer in a notification says
     theirs  makes the conceivable utilities of the counterpart: one row per hypothesis, one column per deal
     secrets sentences that give this seat's private numbers away
     about   what deal i is mainly about for its proposer ("the hats")
@@ -37,32 +42,28 @@ class Deals:
         mine: Sequence[float],
         guess: Sequence[float],
         guessed: Sequence[float],
-        given: Sequence[Hashable],
-        key: Callable[[Any], Hashable],
-        theirs: Callable[[], Sequence[Sequence[float]]],
+        find: Callable[[Any], int],
+        theirs: Callable[[], Any],
         secrets: Sequence[str],
         about: Sequence[str],
         speech: str = "split",
         outside: float = 0.0,
     ) -> None:
-        self.offers, self.mine, self.outside = offers, mine, outside
-        self.guess, self.guessed = guess, guessed
+        self.offers, self.outside = offers, outside
+        self.mine = array("d", mine)
+        self.guess, self.guessed = np.asarray(guess, dtype=float), np.asarray(guessed, dtype=float)  # (D,)
         self.secrets, self.about, self.speech = secrets, about, speech
-        self._key, self._theirs = key, theirs
-        self._number = {name: i for i, name in enumerate(given)}
-        ranked = sorted(range(len(mine)), key=lambda i: (mine[i], -guess[i], i))
-        levels: list[tuple[float, list[int]]] = []  # own utility, its deals that are the best guess
-        for i in ranked:
-            if not levels or mine[i] > levels[-1][0] + SLACK:
-                levels.append((mine[i], [i]))
-            elif guess[i] >= guess[levels[-1][1][0]] - SLACK:
-                levels[-1][1].append(i)
-        self._levels = [level for level, _ in levels]
-        self._ties = [ties for _, ties in levels]
+        self._find, self._theirs = find, theirs
+        levels = np.asarray(self.mine).round(9)
+        self._order = np.lexsort((-self.guess, levels))  # by own utility; of equal ones the best guess first
+        rising = np.diff(levels[self._order], prepend=-np.inf) > 0
+        self._levels = array("d", levels[self._order][rising])
+        self._starts = np.append(np.flatnonzero(rising), len(levels))  # where each level begins in the order
+        self._ties: dict[int, list[int]] = {}  # level -> its deals that are the best guess
 
     def index(self, given: Any) -> int:
         """The number of the deal in which this seat gets `given`."""
-        return self._number[self._key(given)]
+        return self._find(given)
 
     def number(self, offer: Mapping[str, Any]) -> int:
         """The number of the deal that this seat proposes in these words."""
@@ -72,13 +73,18 @@ class Deals:
         """The deals worth least among those worth at least `aspiration`; of these the ones that by a uniform
         guess are worth most to the counterpart. Never empty: above the best deal it is the best deal."""
         place = bisect_left(self._levels, aspiration - SLACK)
-        return self._ties[min(place, len(self._ties) - 1)]
+        place = min(place, len(self._levels) - 1)
+        if place not in self._ties:
+            level = self._order[self._starts[place] : self._starts[place + 1]]
+            self._ties[place] = level[self.guess[level] >= self.guess[level[0]] - SLACK].tolist()
+        return self._ties[place]
 
     @cached_property
     def best(self) -> int:
         """The deal that is worth most to this seat and, by the guess, least to the counterpart."""
-        return max(range(len(self.mine)), key=lambda i: (self.mine[i], -self.guess[i]))
+        mine = np.asarray(self.mine)
+        return int(np.lexsort((self.guess, -mine))[0])
 
     @cached_property
-    def theirs(self) -> Sequence[Sequence[float]]:
+    def theirs(self) -> Any:
         return self._theirs()

@@ -22,6 +22,8 @@ def _deals(counts: Triple, values: Triple) -> Deals:
     left = [tuple(c - x for c, x in zip(counts, bundle, strict=True)) for bundle in taken]
     main = [max(range(3), key=lambda i: (bundle[i] * values[i], bundle[i])) for bundle in taken]
 
+    numbers = {bundle: i for i, bundle in enumerate(taken)}
+
     def theirs() -> list[list[float]]:
         return [[_points(other, bundle) / TOTAL for bundle in left] for other in conceivable(counts, values)]
 
@@ -30,8 +32,7 @@ def _deals(counts: Triple, values: Triple) -> Deals:
         mine=[_points(values, bundle) / TOTAL for bundle in taken],
         guess=[float(sum(bundle)) for bundle in left],
         guessed=[float(sum(bundle)) for bundle in taken],
-        given=taken,
-        key=triple,
+        find=lambda given: numbers[triple(given)],
         theirs=theirs,
         secrets=[
             f"{a.capitalize()} {x}, {b} {y}, {c} {z}, that is my value."
