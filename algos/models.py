@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 from algos.critic import Critic, ValueHead, load_head
+from algos.grammars import Guide
 from algos.policy import check_exact
 from scenarios.errors import ModelError
 
@@ -61,6 +62,7 @@ class Models:
     reference: Any = None
     source: str = ""  # the folder or name the actor came from
     autocast: torch.dtype | None = None
+    guide: Guide | None = None  # for rows that were sampled under a grammar, made when there are some
 
     @property
     def device(self) -> torch.device:

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algos.logprobs import logprobs_and_entropy
+from algos.grammars import Guide, Masks, ending_tokens, masks
+from algos.logprobs import Allowed, logprobs_and_entropy
 from algos.packing import Pack, packs, states
 from algos.rows import ActorTokens, Row, actor_tokens
 from scenarios.errors import DataError, ModelError
@@ -29,11 +30,25 @@ class BatchTensors:
     ids: Tensor
     temperatures: Tensor
     behaviour: Tensor
+    allowed: Allowed | None = None  # where tokens were sampled under a grammar
 
     @classmethod
-    def of(cls, batch: ActorTokens, device: torch.device) -> BatchTensors:
-        arrays = (batch.ids, batch.temperatures, batch.logprobs)
-        return cls(*(torch.from_numpy(a).to(device) for a in arrays))
+    def of(cls, batch: ActorTokens, device: torch.device, allowed: Masks | None = None) -> BatchTensors:
+        def to(array: np.ndarray) -> Tensor:
+            return torch.from_numpy(array).to(device)
+
+        support = None if allowed is None else Allowed(to(allowed.table), to(allowed.index))
+        return cls(to(batch.ids), to(batch.temperatures), to(batch.logprobs), support)
+
+
+def allowed(models: Models, batch: ActorTokens) -> Masks | None:
+    """The tokens that the batch's grammars allowed; None when it has none. Raises DataError (see `grammars.masks`)."""
+    if not any(row.grammars for row in batch.rows):
+        return None
+    if models.guide is None:
+        ends = ending_tokens(models.actor, models.tokenizer)
+        models.guide = Guide(models.tokenizer, models.actor.config.vocab_size, ends)
+    return masks(batch, models.guide)
 
 
 def policy(models: Models, model: Any, pack: Pack, batch: BatchTensors) -> tuple[Tensor, Tensor, Tensor]:
@@ -42,7 +57,11 @@ def policy(models: Models, model: Any, pack: Pack, batch: BatchTensors) -> tuple
         hidden = states(model.get_decoder(), pack)
     head = model.get_output_embeddings()
     logprobs, entropy = logprobs_and_entropy(
-        hidden.to(head.weight.dtype), head, batch.ids[pack.tokens], batch.temperatures[pack.tokens]
+        hidden.to(head.weight.dtype),
+        head,
+        batch.ids[pack.tokens],
+        batch.temperatures[pack.tokens],
+        allowed=batch.allowed and batch.allowed.of(pack.tokens),
     )
     return logprobs, entropy, hidden
 

@@ -30,7 +30,7 @@ from algos.loop import Batch, Play, Publish, RunLog, Validate
 from algos.models import Models
 from algos.optim import SCHEDULES, adamw, schedule, set_lr, take_step, within_memory
 from algos.packing import packs, token_budget
-from algos.policy import BatchTensors, check_rows, policy
+from algos.policy import BatchTensors, allowed, check_rows, policy
 from algos.rows import ActorTokens, actor_tokens
 from algos.scoring import look
 from scenarios.errors import ModelError
@@ -209,7 +209,7 @@ def update(
     set_lr(optimisers["actor"], actor_lr)
     critic_factor = 1.0 if warming else schedule(nth, of, kind=config.schedule)
     set_lr(optimisers["critic"], _critic_lr(config, models) * critic_factor)
-    tensors = BatchTensors.of(batch, models.device)
+    tensors = BatchTensors.of(batch, models.device, None if warming else allowed(models, batch))
     scored, metrics = score(config, models, batch, tensors, warming=warming)
     sums: dict[str, Tensor] = {}
     norms: dict[str, list[float]] = {"actor": [], "critic": []}

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from algos.grammars import Grammar
 from scenarios.errors import DataError
 
 
@@ -37,6 +38,7 @@ class Row:
     group_id: str | None = None
     status: str = "finished"
     agent: str = ""
+    grammars: tuple[tuple[int, int, Grammar], ...] = ()  # the tokens [start, end) that were sampled under one
 
     @property
     def episode(self) -> tuple[str, str]:

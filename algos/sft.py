@@ -3,8 +3,9 @@
     minimise  − E[ log π_θ(token_k) ]      k over the actor tokens of the rows chosen
 
 Rows come from played episodes with exact tokens, or from conversations tokenised with the student's template
-(`messages`). The log-probabilities are taken at temperature 1, whatever sampled the tokens. A step takes rows of mixed
-lengths up to `batch_tokens`; the order depends on the seed alone.
+(`messages`). The log-probabilities are taken at temperature 1 over the whole vocabulary, whatever sampled the tokens:
+a form that a grammar forced is learned too. A step takes rows of mixed lengths up to `batch_tokens`; the order
+depends on the seed alone.
 
 Left out: packing with attention across rows, sample weights.
 """

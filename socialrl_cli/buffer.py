@@ -8,8 +8,9 @@ null token columns. An episode that failed is a row with a status and an error. 
     shard-000002.pending     what was added since, as an Arrow stream: it survives a kill, and the next writer
                              makes a shard of it
     shard-000003.parquet.torn  not readable, set aside with a warning
+    grammars.jsonl           what `call_spans` names as grammars (`grammars.py`)
 
-Left out: grammars (their ids are in `call_spans`) and event logs.
+Left out: event logs.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from socialrl_cli.episode_rows import TOKEN_COLUMNS, EpisodeRecord, rows
 from socialrl_cli.output import warn
 
 if TYPE_CHECKING:
+    from algos.grammars import Grammar
     from algos.rows import Row
 
 __all__ = ["SCHEMA", "BufferWriter", "EpisodeRecord", "message_rows", "read", "rows", "to_rows"]
@@ -273,8 +275,11 @@ def _disk(directory: Path, error: OSError) -> RunError:
     )
 
 
-def to_rows(table: pa.Table) -> list[Row]:
-    """The rows to train on: played segments with tokens. Probes, and rows without tokens or reward, are left out."""
+def to_rows(table: pa.Table, grammars: Mapping[str, Grammar] | None = None) -> list[Row]:
+    """The rows to train on: played segments with tokens. Probes, and rows without tokens or reward, are left out.
+
+    `grammars` are those of the buffer (`grammars.read`); DataError when a row names another.
+    """
     from algos.rows import Row
 
     wanted = (pc.field("kind") == "play") & pc.field("token_ids").is_valid() & pc.field("reward").is_valid()
@@ -286,11 +291,16 @@ def to_rows(table: pa.Table) -> list[Row]:
         ids, mask, logprobs = (
             np.array(table.column(name)[number].values.to_numpy(zero_copy_only=False)) for name in TOKEN_COLUMNS
         )
-        temperature = np.ones(len(ids), np.float32)
-        for span in row.pop("call_spans"):
+        temperature, spans = np.ones(len(ids), np.float32), row.pop("call_spans")
+        for span in spans:
             if span["temperature"] > 0:  # greedy tokens are not trained on
                 temperature[span["start"] : span["end"]] = span["temperature"]
-        out.append(Row(**row, token_ids=ids, loss_mask=mask, logprobs=logprobs, temperature=temperature))
+        row |= {"token_ids": ids, "loss_mask": mask, "logprobs": logprobs, "temperature": temperature}
+        try:
+            constrained = [(s["start"], s["end"], (grammars or {})[s["grammar"]]) for s in spans if s["grammar"]]
+        except KeyError as error:
+            raise DataError(f"episode {row['episode_id']}: the grammar {error} is not beside the shards") from None
+        out.append(Row(**row, grammars=tuple(constrained)))
     return out
 
 

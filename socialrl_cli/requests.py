@@ -181,14 +181,20 @@ def token_fault(call: Call, mode: str) -> str | None:
     )
 
 
-def grammar_id(request: Mapping[str, Any]) -> str | None:
-    """A name for what constrains the sampling: the same constraint, the same name."""
+def constraints(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of a request that constrain the sampling."""
     parts = {name: request[name] for name in GRAMMARS if request.get(name)}
     if parts.get("response_format") == {"type": "text"}:
         del parts["response_format"]
     choice = request.get("tool_choice")
     if isinstance(choice, Mapping) or choice == "required":
         parts["tools"] = [choice, request.get("tools")]
+    return parts
+
+
+def grammar_id(request: Mapping[str, Any]) -> str | None:
+    """A name for what constrains the sampling: the same constraint, the same name."""
+    parts = constraints(request)
     if not parts:
         return None
     return "g-" + blake2b(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()

@@ -23,7 +23,9 @@ from socialrl_cli.episodes import Played
 from socialrl_cli.evaluation import GameResult
 
 if TYPE_CHECKING:
+    from algos.grammars import Grammar
     from socialrl_cli.buffer import EpisodeRecord
+    from socialrl_cli.grammars import GrammarFile
 
 GAMES = "games.jsonl"
 EPISODES_PER_FILE = 2000
@@ -37,10 +39,12 @@ class Store:
         self.finished = {result.episode_id: result for result in read_games(run)}
         self._known: set[str] = set()
         self._buffer = None
+        self._grammars: GrammarFile | None = None
         if rows:
             from socialrl_cli.buffer import BufferWriter, read
+            from socialrl_cli.grammars import GrammarFile
 
-            self._buffer = BufferWriter(run / "buffer")
+            self._buffer, self._grammars = BufferWriter(run / "buffer"), GrammarFile(run / "buffer")
             self._known = set(read(run / "buffer", columns=["episode_id"])["episode_id"].to_pylist())
         (run / "events").mkdir(parents=True, exist_ok=True)
         self._events: IO[str] | None = None
@@ -57,7 +61,8 @@ class Store:
         found = [row for record in records(played, self.run.name) for row in rows(record)] if self._buffer else []
         try:
             self._log(EpisodeLog.of(played.env, episode_id=game.episode_id, agents=names).line())
-            if self._buffer is not None and game.episode_id not in self._known:
+            if self._buffer is not None and self._grammars is not None and game.episode_id not in self._known:
+                self._grammars.add(call for taken in played.seats.values() for call in taken.calls or ())
                 self._buffer.add(found)
             self._games.write(json.dumps(asdict(result)) + "\n")
             self._games.flush()
@@ -66,6 +71,11 @@ class Store:
                            "mend it, then continue with --resume") from error  # fmt: skip
         self.finished[game.episode_id] = result
         return found
+
+    @property
+    def grammars(self) -> Mapping[str, Grammar]:
+        """What the rows' spans name as grammars."""
+        return {} if self._grammars is None else self._grammars.known
 
     def _log(self, line: str) -> None:
         """Append to the newest file of events; a process begins a file of its own."""

@@ -23,7 +23,7 @@ from envs import module
 from envs.core import derive_seed
 from scenarios.core import resolve
 from scenarios.errors import UsageError
-from socialrl_cli import buffer
+from socialrl_cli import buffer, grammars
 from socialrl_cli.cast import Cast, check_participants, read_harness
 from socialrl_cli.engines.config import EmbeddedConfig
 from socialrl_cli.episodes import PlayConfig, Played, play_all
@@ -139,8 +139,9 @@ def run_sft(config: SftRun, run: Run) -> dict[str, Any]:
 
 def rows_of(folder: Path, tokenizer: Any) -> list[Row]:
     """The rows of a run: exact tokens where it has them, else its conversations in the student's tokens."""
-    table = buffer.read(folder / "buffer" if (folder / "buffer").is_dir() else folder)
-    exact = buffer.to_rows(table)
+    folder = folder / "buffer" if (folder / "buffer").is_dir() else folder
+    table = buffer.read(folder)
+    exact = buffer.to_rows(table, grammars.read(folder))
     return exact or message_rows(buffer.message_rows(table), tokenizer)
 
 
@@ -185,7 +186,7 @@ class PpoPlay:
         self.runner.run(play_all(left, self.cast, config.games.play, done=done))
         self.store.flush()
         order = {game.episode_id: number for number, game in enumerate(games)}
-        rows += buffer.to_rows(buffer.to_table(found)) if found else []
+        rows += buffer.to_rows(buffer.to_table(found), self.store.grammars) if found else []
         rows.sort(key=lambda row: (order[row.episode_id], row.segment))
         return Batch(rows, self._metrics([self.store.finished[game.episode_id] for game in games]))
 
@@ -197,7 +198,8 @@ class PpoPlay:
 
         seats = {game.episode_id: game.seat for game in games}
         table = buffer.read(self.run.path / "buffer", filter=pc.field("episode_id").isin(list(seats)))
-        return [row for row in buffer.to_rows(table) if seats[row.episode_id] == row.seat and row.status == "finished"]
+        rows = buffer.to_rows(table, self.store.grammars)
+        return [row for row in rows if seats[row.episode_id] == row.seat and row.status == "finished"]
 
     def _metrics(self, results: Sequence[GameResult]) -> dict[str, float]:
         counters = self.recorder.counters

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from scenarios.errors import ModelError, UsageError
+from socialrl_cli.grammars import text_of
 
 # What a plain sampler does not do, with the values that ask for nothing.
 OFF: Mapping[str, tuple[Any, ...]] = {
@@ -32,7 +33,7 @@ OFF: Mapping[str, tuple[Any, ...]] = {
     "frequency_penalty": (0,),
     "repetition_penalty": (1,),
     "logit_bias": ({},),
-    "response_format": ({"type": "text"},),
+    "tool_choice": ("auto",),
     "stop": ([],),
     "stream": (False,),
 }
@@ -88,6 +89,7 @@ class Sampling:
     temperature: float  # 0: greedy
     seed: int
     stops: frozenset[int]
+    grammar: str | None = None  # the text of what the answer must match
 
 
 def read_request(
@@ -121,7 +123,8 @@ def read_request(
         raise UsageError(f"max_tokens must be at least 1 and temperature at least 0, got {most} and {temperature}")
     seed = random.getrandbits(63) if seed is None else int(seed)
     stops = ends.union(request.get("stop_token_ids") or ())
-    return Sampling(ids, min(len(ids) + most, capacity), temperature, seed, stops)
+    grammar = text_of(request.get("response_format"))
+    return Sampling(ids, min(len(ids) + most, capacity), temperature, seed, stops, grammar)
 
 
 def token_array(ids: Sequence[int], name: str, vocabulary: int) -> np.ndarray:

@@ -9,7 +9,7 @@ depends on its request's seed and its own logits, never on its neighbours.
 `deterministic` fixes every shape: a decode step has all slots and attends in pieces of one length, a
 prefill step is one aligned chunk of `block` tokens of one request, and only such chunks are kept between
 calls. An answer is then the same bit for bit whatever else runs; otherwise log-probabilities move by about
-1e-6. Lengths are in tokens. Leaves out: truncating samplers, grammars, adapters by name, several devices.
+1e-6. Lengths are in tokens. Leaves out: truncating samplers, adapters by name, several devices.
 """
 
 from __future__ import annotations
@@ -18,30 +18,22 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
+from algos.grammars import Guide, ending_tokens
 from scenarios.errors import EngineError, ModelError, SocialRLError
 from socialrl_cli.engines import base
 from socialrl_cli.engines.base import Capabilities, Sampling, Scored
 from socialrl_cli.engines.config import EmbeddedConfig
+from socialrl_cli.engines.grammar import SlotGrammars
+from socialrl_cli.engines.pending import Call, settle
 from socialrl_cli.engines.scoring import score
 from socialrl_cli.engines.slots import ATTENTION, Cache, Plan, Slots, check_attention, plan_step, sample
 
 PIECE = 256  # cached tokens that a deterministic decode step attends at once
-
-
-@dataclass(eq=False, slots=True)
-class Call:
-    """Something to do, and where its answer goes: a request, or a job to run between two steps."""
-
-    answer: asyncio.Future[Any]  # (token ids, log-probabilities), or what the job returns
-    work: Sampling | Callable[[], Any]
-    slot: int = -1
 
 
 class EmbeddedEngine:
@@ -51,7 +43,7 @@ class EmbeddedEngine:
         """`model`: a transformers causal LM or a PEFT wrapper of one. It stays the caller's and is shared."""
         self.config = config = config or EmbeddedConfig()
         self.model, self.tokenizer, self.policy_version = model_name, tokenizer, 0
-        can = ("token_ids", "logprobs", "scoring", "publishing", "token_input")
+        can = ("token_ids", "logprobs", "scoring", "publishing", "grammars", "token_input")
         self.capabilities = Capabilities(**dict.fromkeys(can, True), deterministic=config.deterministic)
         self._whole, self._lm = model, model.get_base_model() if hasattr(model, "get_base_model") else model
         check_attention(self._lm, model_name)
@@ -67,9 +59,8 @@ class EmbeddedEngine:
         slots = -(-config.slots // tile) * tile
         self._cache = Cache(self._lm, slots, self.capacity)
         self._no_mask = self._cache.whole.new_zeros((1, 1, 1, 1))  # four dimensions: transformers makes none of its own
-        ends = getattr(self._lm.generation_config, "eos_token_id", None)
-        ends = {*(ends if isinstance(ends, list | tuple) else [ends]), getattr(tokenizer, "eos_token_id", None)}
-        self._ends = frozenset(int(end) for end in ends if end is not None)
+        self._ends = ending_tokens(self._lm, tokenizer)
+        self._grammars = SlotGrammars(Guide(tokenizer, self.vocabulary, self._ends))
         self._parameters = list(model.parameters())
         self._weights = self._mark()
         self.counters = {"steps": 0, "decoded": 0, "prefilled": 0, "reused": 0}
@@ -94,6 +85,8 @@ class EmbeddedEngine:
 
     async def chat(self, request: Mapping[str, Any]) -> dict[str, Any]:
         asked = base.read_request(request, self.tokenizer, self.capacity, self.vocabulary, self._ends)
+        if asked.grammar is not None:
+            self._grammars.check(asked.grammar)
         about = {"model": self.model, "policy_version": self.policy_version}
         ids, logprobs = await self._answer(asked)
         self._served += 1
@@ -175,6 +168,7 @@ class EmbeddedEngine:
 
     def _release(self, slot: int) -> None:
         self._calls[slot] = None
+        self._grammars.end(slot)
         self._slots.release(slot)
 
     def _fail(self, error: Exception) -> None:
@@ -185,6 +179,7 @@ class EmbeddedEngine:
             if call is not None:
                 settle(call, error)
         self._calls = [None] * len(self._calls)
+        self._grammars.clear()
         self._waiting.clear()
         self._slots.forget()
 
@@ -208,6 +203,7 @@ class EmbeddedEngine:
             block = self.config.block if self.config.deterministic else 0
             call.slot, kept = self._slots.take(call.work, self._cache, block)
             self._calls[call.slot] = call
+            self._grammars.begin(call.slot, call.work.grammar)
             self.counters["reused"] += kept
 
     def _step(self) -> None:
@@ -243,6 +239,7 @@ class EmbeddedEngine:
         self.counters["prefilled"] += int(real[len(rows) :].sum())
         if len(owners):
             uniform = at.uniforms[owners, np.minimum(known[owners], self.capacity - 1)]
+            logits = self._grammars.apply(logits, owners, sampled)
             drawn = sample(logits, at.temperature[owners], uniform)
             self._extend(owners[sampled], *drawn[:, sampled])
 
@@ -293,6 +290,7 @@ class EmbeddedEngine:
             assert call is not None
             assert isinstance(call.work, Sampling)
             if good and n + 1 < call.work.limit and token not in call.work.stops:
+                self._grammars.advance(slot, int(token))
                 continue
             answer = slice(len(call.work.prompt), n + 1)
             if good:
@@ -304,16 +302,3 @@ class EmbeddedEngine:
                 message += f"the weights of version {self.policy_version} are probably broken"
                 settle(call, EngineError(message))
             self._release(slot)
-
-
-def settle(call: Call, answer: Any) -> None:
-    """Gives a call its answer, or its error, from the engine's thread."""
-    if isinstance(answer, Exception) and not isinstance(answer, SocialRLError):
-        answer = EngineError(f"the engine failed: {type(answer).__name__}: {answer}")
-
-    def wake() -> None:
-        if not call.answer.done():
-            call.answer.set_exception(answer) if isinstance(answer, Exception) else call.answer.set_result(answer)
-
-    with suppress(RuntimeError):  # its loop is closed: nobody waits
-        call.answer.get_loop().call_soon_threadsafe(wake)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from algos.logprobs import logprobs_and_entropy
+from algos.logprobs import Allowed, logprobs_and_entropy
 
 
 def inputs(bias: bool = False) -> tuple[torch.Tensor, nn.Linear, torch.Tensor, torch.Tensor]:
@@ -83,3 +83,49 @@ def test_a_word_that_is_ruled_out_has_no_share_in_the_entropy() -> None:
     logprobs, entropy = logprobs_and_entropy(torch.ones(1, 1), head, torch.tensor([0]), torch.ones(1))
     assert logprobs.item() == pytest.approx(-0.693147, abs=1e-5)
     assert entropy.item() == pytest.approx(0.693147, abs=1e-5)
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 17])
+def test_under_masks_they_are_a_log_softmax_over_the_allowed_tokens_with_its_gradients(chunk: int) -> None:
+    hidden, head, targets, temperature = inputs(bias=True)
+    masks = torch.rand(4, 30) < 0.3
+    masks[0] = True
+    index = torch.arange(17) % 4
+    targets = torch.stack([torch.multinomial(masks[i].float(), 1)[0] for i in index])
+    words = torch.zeros(4, 1, dtype=torch.int32)
+    for i, token in masks.nonzero().tolist():
+        words[i, 0] |= 1 << token
+    allowed = Allowed(words, index)
+
+    def masked(states: torch.Tensor) -> tuple:
+        z = (head(states) / temperature[:, None]).masked_fill(~masks[index], -torch.inf)
+        every = z.log_softmax(-1)
+        return every.gather(1, targets[:, None])[:, 0], -(every.exp() * every.clamp_min(-1e9)).sum(-1)
+
+    weights, found = torch.randn(17), []
+    for function in (
+        masked,
+        lambda states: logprobs_and_entropy(states, head, targets, temperature, allowed=allowed, chunk=chunk),
+    ):
+        states = hidden.clone().requires_grad_()
+        head.zero_grad()
+        logprobs, entropy = function(states)
+        (weights * logprobs).sum().backward()
+        found.append((logprobs, entropy, states.grad, *(p.grad.clone() for p in head.parameters())))
+    for expected, got in zip(*found, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_32nd_bit_of_a_word_is_a_token_like_the_others() -> None:
+    words = torch.tensor([[-(1 << 31), 1]], dtype=torch.int32)  # tokens 31 and 32
+    (row,) = Allowed(words, torch.zeros(1, dtype=torch.int64)).unpacked(slice(0, 1), 40).tolist()
+    assert [i for i, bit in enumerate(row) if bit] == [31, 32]
+
+
+def test_a_forced_token_has_log_probability_and_entropy_zero() -> None:
+    hidden, head, _, temperature = inputs()
+    allowed = Allowed(torch.tensor([[1 << 7]], dtype=torch.int32), torch.zeros(17, dtype=torch.int64))
+    targets = torch.full((17,), 7)
+    logprobs, entropy = logprobs_and_entropy(hidden, head, targets, temperature, allowed=allowed)
+    assert (logprobs == 0).all()
+    assert (entropy == 0).all()

@@ -5,22 +5,24 @@ import asyncio
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from scenarios.errors import SocialRLError
 from socialrl_cli.engines.config import EmbeddedConfig
 from socialrl_cli.engines.embedded import EmbeddedEngine
 
-VOCAB = 60
-HELLO = {"messages": [{"role": "user", "content": "w7 w8 w9"}], "max_tokens": 6}
+VOCAB = 258
+HELLO = {"messages": [{"role": "user", "content": "Hello."}], "max_tokens": 6}
+YES_OR_NO = {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"enum": ["yes", "no"]}}}
 
 
 def embedded(**config):
     torch.manual_seed(0)
-    words = {"<pad>": 0, "<end>": 1, **{f"w{n}": n for n in range(2, VOCAB)}}
-    plain = Tokenizer(models.WordLevel(words, unk_token="w2"))
-    plain.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    plain = Tokenizer(models.BPE({token: i for i, token in enumerate(["<pad>", "<end>", *letters])}, []))
+    plain.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    plain.decoder = decoders.ByteLevel()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain, eos_token="<end>", pad_token="<pad>")
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }} {% endfor %}"
     shape = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -94,6 +96,17 @@ async def test_what_it_says_and_how_it_scores_it_agree(engine):
     assert np.allclose(scored.logprobs[len(prompt) - 1 :], choice["token_logprobs"], atol=1e-4)
     assert scored.top_ids.shape == scored.top_logprobs.shape == (len(scored.logprobs), 3)
     assert (np.diff(scored.top_logprobs) <= 0).all()
+
+
+async def test_an_answer_keeps_to_a_declared_grammar(engine):
+    if not engine.capabilities.grammars:
+        pytest.skip("declares no grammars")
+    asked = [{**HELLO, "max_tokens": 20, "seed": n, "response_format": YES_OR_NO, "logprobs": "tokens"} for n in (1, 2)]
+    for body in await asyncio.gather(*map(engine.chat, asked)):
+        (choice,) = body["choices"]
+        assert choice["message"]["content"] in ('"yes"', '"no"')
+        if engine.capabilities.logprobs:
+            assert sum(logprob < 0 for logprob in choice["token_logprobs"]) == 1  # one choice, the rest is forced
 
 
 async def test_publishing_moves_the_version_that_answers_carry(engine):
