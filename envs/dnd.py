@@ -147,12 +147,16 @@ def _row(bundle: Mapping[str, int]) -> str:
 
 
 def _listed(bundle: Mapping[str, int]) -> str:
-    return f"book {bundle['book']}, hat {bundle['hat']}, ball {bundle['ball']}"
+    return f"you get book {bundle['book']}, hat {bundle['hat']}, ball {bundle['ball']}"
 
 
-_LIST = {"full": _listed, "compact": _row, "people": _row}
+_LIST = {
+    "full": _listed,
+    "compact": lambda bundle: f"for me {_row(bundle)}",
+    "people": lambda bundle: f"the other side {_row(bundle)}",
+}
 _WORTH = {
-    "full": lambda turn: f"{turn['worth']} of {TOTAL}",
+    "full": lambda turn: f"worth {turn['worth']} of {TOTAL} to you",
     "compact": lambda turn: str(turn["worth"]),
     "people": lambda turn: str(turn["worth"]),
 }

@@ -9,7 +9,7 @@ models that learned the rules from games:
 
 `people` is a line of a transcript. What a counterpart says is put on one line and loses its angle brackets, so that
 nobody can speak in the name of the environment. A game supplies how it writes what a seat
-gets (`shown`) and what it adds about the standing offer.
+gets (`shown`: "you get book 1") and what that is worth to it (`worth`: "worth 4 of 10 to you").
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Prompt = Literal["full", "compact", "people"]
 
 _FULL = {
     "message": "The other side says",
-    "proposal": "The other side offers: you get {gives}. It says",
+    "proposal": "The other side offers: {gives}. It says",
     "accept": "The other side accepts your offer. It says",
     "reject": "The other side turns your offer down. It says",
     "walk_away": "The other side walks away. It says",
 }
 _SILENT = {
     "message": "The other side says nothing.",
-    "proposal": "The other side offers: you get {gives}.",
+    "proposal": "The other side offers: {gives}.",
     "accept": "The other side accepts your offer.",
     "reject": "The other side turns your offer down.",
     "walk_away": "The other side walks away.",
@@ -45,7 +45,7 @@ _COMPACT = {
 }
 _PEOPLE = {
     "message": "says",
-    "proposal": "offers the other side {gives}",
+    "proposal": "offers {gives}",
     "accept": "accepts",
     "reject": "rejects the offer",
     "walk_away": "walks away",
@@ -90,13 +90,9 @@ def _turn(event: Event, prompt: Prompt, shown: Callable[[Any], str], worth: Call
     payload = event.payload
     given = payload["standing"]
     if prompt == "compact":
-        table = "" if given is None else f"for me {shown(given)} ={worth(payload)}\n"
+        table = "" if given is None else f"{shown(given)} ={worth(payload)}\n"
         return f"{table}{payload['round']}/{payload['limit']}"
-    table = (
-        "There is no offer to accept."
-        if given is None
-        else f"If you accept, you get {shown(given)}, worth {worth(payload)} to you."
-    )
+    table = "There is no offer to accept." if given is None else f"If you accept, {shown(given)}, {worth(payload)}."
     moves = ", ".join(spec.name for spec in event.actions)
     after = payload["replies_left"]
     return (
