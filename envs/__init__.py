@@ -35,3 +35,8 @@ def module(env: str) -> Any:
 def make(scenario: Any, *, seed: int, limits: Any = None) -> Any:
     """A new environment for one episode of a scenario."""
     return module(scenario.env).Environment(scenario, seed=seed, limits=limits)
+
+
+def seats(scenario: Any) -> tuple[str, ...]:
+    """The seats at a scenario's table, in their order."""
+    return module(scenario.env).Environment.seats_of(scenario)

@@ -26,7 +26,7 @@ Events, with the payload that everybody sees:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from envs.core import Action, ActionSpec, Environment, Limits, Outcome
 from scenarios.core import Scenario
@@ -60,7 +60,7 @@ def without_answers(specs: tuple[ActionSpec, ...]) -> tuple[ActionSpec, ...]:
 class Bargain(Environment):
     """The rules above. A game fills in the five methods below and the two tuples of moves."""
 
-    seats: ClassVar[tuple[str, ...]] = ("a", "b")
+    seats: tuple[str, ...] = ("a", "b")
 
     def __init__(self, scenario: Scenario, *, seed: int, limits: Limits | None = None) -> None:
         super().__init__(scenario, seed=seed, limits=limits)

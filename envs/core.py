@@ -11,8 +11,7 @@ Underneath, `submit` takes an answer and returns an acknowledgement. An invalid 
 exception in the agent or for an empty seat, an event says so to that seat and the inert action is taken for it.
 None of these ends an episode by exception. `run` seats agents and plays to the outcome.
 
-An environment is used once. All its randomness comes from its seed. There is no polling and no timed sleep; one
-timer, set only when somebody is waited for, serves all deadlines of an episode.
+An environment is used once; all its randomness comes from its seed. One timer serves all deadlines; nothing polls.
 """
 
 from __future__ import annotations
@@ -69,11 +68,12 @@ class _Pending:
 class Environment:
     """Base of all games. A game sets `seats`, writes `play` and `fault`, and says what is inert."""
 
-    seats: ClassVar[tuple[str, ...]] = ()
+    seats: tuple[str, ...] = ()
     inert: ClassVar[Action] = Action("message", {"say": ""})
 
     def __init__(self, scenario: Scenario, *, seed: int, limits: Limits | None = None) -> None:
         self.scenario, self.seed, self.limits = scenario, seed, limits or USUAL
+        self.seats = self.seats_of(scenario)
         self.channels = {seat: Channel(seat) for seat in self.seats}
         self.journal: list[tuple[tuple[str, ...], Event]] = []  # every event once, with those who were told
         self.walls: list[float] = []  # when, in seconds since the epoch, beside the journal
@@ -95,6 +95,15 @@ class Environment:
         return random.Random(self.seed)
 
     # ---- what a game writes
+
+    @classmethod
+    def seats_of(cls, scenario: Scenario) -> tuple[str, ...]:
+        """The seats at this scenario's table: all of `seats`, or the first of them."""
+        return cls.seats
+
+    def measures(self) -> Mapping[str, float]:
+        """What the game reports beside the rewards from how it was played; never trained on."""
+        return {}
 
     async def play(self) -> Outcome:
         """The rules: ask and tell until there is an outcome (its scores are filled in by `conduct`)."""
@@ -305,7 +314,7 @@ class Environment:
         try:
             scored = score(self.scenario, terms)
             self._emit(self.seats, "observation", "outcome", terms)
-            self.outcome = replace(ending, seats=scored.seats, measures=scored.measures)
+            self.outcome = replace(ending, seats=scored.seats, measures={**scored.measures, **self.measures()})
         finally:
             for channel in self.channels.values():
                 channel.close()

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from envs import seats as seats_at
 from envs.core import derive_seed
 from scenarios.core import Scenario
 from scenarios.errors import DataError
@@ -25,7 +26,7 @@ DEFAULT_OPPONENTS = ("scripted:linear", "scripted:boulware", "scripted:tit_for_t
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """One episode to play: `policy` takes `seat`, `opponent` the other one. All of it is known before it starts."""
+    """One episode to play: `policy` takes `seat`, `opponent` all others. All of it is known before it starts."""
 
     episode_id: str
     scenario: Scenario
@@ -77,14 +78,16 @@ def plan(
 ) -> list[Game]:
     """The games of an evaluation, in an order that mixes nothing: changing it changes no game.
 
-    Without `both_seats` the seats alternate over scenarios and trials.
+    `seats` are those of the environment that count; a scenario may lack some. Without `both_seats` those at its table
+    alternate over scenarios and trials.
     """
     games = []
     for repeat in range(repeats):
         for trial in range(trials):
             for number, scenario in enumerate(scenarios):
+                there = [seat for seat in seats_at(scenario) if seat in seats]
+                taken = there if both_seats else [there[(number + trial) % len(there)]]
                 for opponent in opponents:
-                    taken = seats if both_seats else (seats[(number + trial) % len(seats)],)
                     for seat in taken:
                         parts = (seed, scenario.env, scenario.id, opponent, seat, trial, repeat)
                         name = f"{scenario.env}-{derive_seed('episode', policy, *parts):016x}"

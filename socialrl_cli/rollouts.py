@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from envs import module
+from envs import seats as seats_at
 from envs.agents.llm import HarnessConfig
 from envs.core import derive_seed
 from scenarios.core import Scenario, resolve
@@ -29,7 +30,7 @@ from socialrl_cli.store import Store
 
 @dataclass(frozen=True)
 class RolloutConfig:
-    """What to play. `policies` take the seat that is reported, in turn; so do `opponents` in the other one."""
+    """What to play. `policies` take the seat that is reported, in turn; so do `opponents` in all others."""
 
     env: str = "dnd"
     split: str = "train"
@@ -68,7 +69,10 @@ def draw(
     seed: int,
     label: str = "episode",
 ) -> list[Game]:
-    """`episodes` games: scenarios in a seeded order without repetition as long as there are any, everybody in turn."""
+    """`episodes` games: scenarios in a seeded order without repetition as long as there are any, everybody in turn.
+
+    `seats` are those of the environment that may be taken; a scenario may lack some.
+    """
     order: list[Scenario] = []
     rng = random.Random(derive_seed("draw", seed, label))
     while len(order) < episodes:
@@ -76,7 +80,8 @@ def draw(
     games = []
     for number, scenario in enumerate(order[:episodes]):
         policy = policies[number % len(policies)]
-        seat = seats[number // len(policies) % len(seats)]
+        there = [seat for seat in seats_at(scenario) if seat in seats]
+        seat = there[number // len(policies) % len(there)]
         opponent = opponents[number // (len(policies) * len(seats)) % len(opponents)]
         name = f"{label}-{seed}-{number:06d}"
         games.append(Game(name, scenario, seat, policy, opponent, derive_seed(seed, label, number)))
