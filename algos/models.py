@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from torch import nn
 from algos.critic import Critic, ValueHead, load_head
 from algos.grammars import Guide
 from algos.policy import check_exact
+from algos.team import Team
 from scenarios.errors import ModelError
 
 VALUE_HEAD = "value_head"
@@ -63,6 +64,7 @@ class Models:
     source: str = ""  # the folder or name the actor came from
     autocast: torch.dtype | None = None
     guide: Guide | None = None  # for rows that were sampled under a grammar, made when there are some
+    team: Team = field(default_factory=Team)  # who computes its passes
 
     @property
     def device(self) -> torch.device:

@@ -29,10 +29,11 @@ from algos.gae import advantages_and_returns, rewards_to_go
 from algos.loop import Batch, Play, Publish, RunLog, Validate
 from algos.models import Models
 from algos.optim import SCHEDULES, adamw, schedule, set_lr, take_step, within_memory
-from algos.packing import packs, token_budget
+from algos.packing import Pack, token_budget
 from algos.policy import BatchTensors, allowed, check_rows, policy
 from algos.rows import ActorTokens, actor_tokens
 from algos.scoring import look
+from algos.team import Team
 from scenarios.errors import ModelError
 
 
@@ -61,6 +62,7 @@ class Config:
     importance_weight: bool = False  # needs recompute_old
     importance_cap: float = 2.0
     micro_tokens: int = 0  # tokens in one forward pass: memory and speed, never the result; 0: by the model's size
+    workers: int = 1  # packs under way at once, each on a thread of its own (CPU)
     save_every: int = 20  # steps; validation comes with it
     seed: int = 0
 
@@ -74,7 +76,7 @@ class Config:
         for name in ("gamma", "lam"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}: got {getattr(self, name)}, expected 0 to 1")
-        for name in ("batch", "mini_batch", "epochs", "warmup_epochs", "save_every"):
+        for name in ("batch", "mini_batch", "epochs", "warmup_epochs", "workers", "save_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: got {getattr(self, name)}, expected at least 1")
 
@@ -133,11 +135,10 @@ def accumulate_actor(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Add the gradient of one mini-batch's loss to the actor; returns the loss, and metrics as sums over tokens."""
     weights = _weights(config, batch, rows, models.device)
-    total = torch.zeros((), device=models.device)
-    sums: dict[str, Tensor] = {}
-    for pack in packs(batch, rows, config.micro_tokens, models.device):
+
+    def work(actor: Any, pack: Pack) -> tuple[Tensor, dict[str, Tensor]]:
         at = pack.tokens
-        logprobs, entropy, _ = policy(models, models.actor, pack, tensors)
+        logprobs, entropy, _ = policy(models, actor, pack, tensors)
         loss = losses.clipped_policy(logprobs, scored.old[at], scored.advantage[at], config.clip)
         if scored.importance is not None:
             loss = loss * scored.importance[at]
@@ -146,15 +147,18 @@ def accumulate_actor(
             penalty = losses.reference_penalty(logprobs, scored.reference[at])
             parts["reference_penalty"] = penalty.detach()
             loss = loss + config.eta * penalty
-        loss = (weights[at] * loss).sum()
-        loss.backward()
-        total += loss.detach()
         with torch.no_grad():
             parts["approx_kl"] = losses.approx_kl(logprobs, scored.old[at])
             parts["clip_frac"] = losses.clipped(logprobs, scored.old[at], config.clip).float()
             parts["entropy"] = entropy
-            for name, part in parts.items():
-                sums[name] = sums.get(name, torch.zeros((), device=part.device)) + part.sum()
+        return (weights[at] * loss).sum(), {name: part.sum() for name, part in parts.items()}
+
+    total = torch.zeros((), device=models.device)
+    sums: dict[str, Tensor] = {}
+    parts = models.team.packs(batch, rows, config.micro_tokens, models.device)
+    for loss, part in models.team.backward(models.actor, work, parts):
+        total += loss
+        sums = {name: sums.get(name, 0.0) + value for name, value in part.items()}
     return total, sums
 
 
@@ -163,32 +167,28 @@ def accumulate_critic(
 ) -> Tensor:
     """Add the gradient of one mini-batch's value loss to the critic; returns the loss."""
     weights = _weights(config, batch, rows, models.device)
-    total = torch.zeros((), device=models.device)
-    for at, values in _predictions(config, models, batch, scored, rows):
+
+    def loss_of(at: Tensor, values: Tensor) -> Tensor:
         if warming:
             loss = losses.squared_error(values, scored.return_[at])
         else:
             loss = losses.clipped_value(values, scored.values[at], scored.return_[at], config.value_clip)
-        loss = (weights[at] * loss).sum()
-        loss.backward()
-        total += loss.detach()
-    return total
+        return (weights[at] * loss).sum()
 
+    def work(critic: Any, pack: Pack) -> tuple[Tensor, None]:
+        with models.computing():
+            values = critic(pack)
+        return loss_of(pack.tokens, values), None
 
-def _predictions(
-    config: Config, models: Models, batch: ActorTokens, scored: Scored, rows: Sequence[int]
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """(tokens, V) with gradient: from the value head's features at once, or from the critic pack by pack."""
-    if isinstance(models.critic, ValueHead):
+    assert models.critic is not None
+    if isinstance(models.critic, ValueHead):  # one linear layer over all of the mini-batch's states
         assert scored.features is not None
         at = torch.from_numpy(batch.tokens_of(rows)).to(models.device)
-        yield at, models.critic(scored.features[at])
-        return
-    assert models.critic is not None
-    for pack in packs(batch, rows, config.micro_tokens, models.device):
-        with models.computing():
-            values = models.critic(pack)
-        yield pack.tokens, values
+        loss = loss_of(at, models.critic(scored.features[at]))
+        loss.backward()
+        return loss.detach()
+    done = models.team.backward(models.critic, work, models.team.packs(batch, rows, config.micro_tokens, models.device))
+    return sum((loss for loss, _ in done), torch.zeros((), device=models.device))
 
 
 def _weights(config: Config, batch: ActorTokens, rows: Sequence[int], device: torch.device) -> Tensor:
@@ -262,7 +262,8 @@ def train(
     validate: Validate | None = None,
 ) -> Counters:
     """Train until `config.steps` are done or the run is asked to stop; goes on from the run's latest checkpoint."""
-    config = replace(config, micro_tokens=config.micro_tokens or token_budget(models.actor))
+    config = replace(config, micro_tokens=config.micro_tokens or token_budget(models.actor) // config.workers)
+    models.team = Team(config.workers)
     optimisers = make_optimisers(config, models)
     loaded_mb = meter.memory_mb("VmRSS")
     counters = checkpoints.resume(run.latest(), models, optimisers)

@@ -5,14 +5,16 @@ Everything is read without gradient and in one pass over the micro-batches. K ac
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from algos.critic import Critic, ValueHead
 from algos.models import Models
-from algos.packing import packs
+from algos.packing import Pack
 from algos.policy import BatchTensors, policy, reference_policy
 from algos.rows import ActorTokens
 
@@ -31,27 +33,38 @@ def look(
     models: Models, batch: ActorTokens, tensors: BatchTensors, micro_tokens: int, *, old: bool, reference: bool
 ) -> Look:
     """Read V̄, and log π_old and log π_ref if they are asked for."""
-    device = models.device
+    device, team = models.device, models.team
+    head = models.critic if isinstance(models.critic, ValueHead) else None
+    parts = team.packs(batch, range(len(batch.rows)), micro_tokens, device)
 
     def empty(*shape: int) -> Tensor:
         return torch.zeros(len(batch.ids), *shape, device=device)
 
-    out = Look(empty(), empty() if old else None, empty() if reference else None, None)
+    def chosen(model: Any, pack: Pack) -> tuple[Tensor, Tensor]:
+        logprobs, _, hidden = policy(models, model, pack, tensors)
+        return logprobs, hidden.float() if head else logprobs
+
+    def values(critic: Any, pack: Pack) -> Tensor:
+        with models.computing():
+            return critic(pack)
+
+    def put(into: Tensor, results: Sequence[Tensor]) -> Tensor:
+        for pack, result in zip(parts, results, strict=True):
+            into[pack.tokens] = result
+        return into
+
+    out = Look(empty(), None, None, None)
     with torch.no_grad():
-        for pack in packs(batch, range(len(batch.rows)), micro_tokens, device):
-            if old or isinstance(models.critic, ValueHead):
-                logprobs, _, hidden = policy(models, models.actor, pack, tensors)
-                if out.old is not None:
-                    out.old[pack.tokens] = logprobs
-                if isinstance(models.critic, ValueHead):
-                    out.features = empty(hidden.shape[1]) if out.features is None else out.features
-                    out.features[pack.tokens] = hidden.float()
-            if isinstance(models.critic, Critic):
-                with models.computing():
-                    out.values[pack.tokens] = models.critic(pack)
-            if out.reference is not None:
-                with reference_policy(models) as model:
-                    out.reference[pack.tokens] = policy(models, model, pack, tensors)[0]
-        if isinstance(models.critic, ValueHead) and out.features is not None:
-            out.values = models.critic(out.features)
+        if old or head:
+            seen = team.map(models.actor, chosen, parts)
+            out.old = put(empty(), [logprobs for logprobs, _ in seen]) if old else None
+            if head:
+                out.features = put(empty(models.actor.config.hidden_size), [states for _, states in seen])
+                out.values = head(out.features)
+        if isinstance(models.critic, Critic):
+            put(out.values, team.map(models.critic, values, parts))
+        if reference:
+            with reference_policy(models) as model:  # without its adapter it is another model than its twins
+                seen = team.map(model, chosen, parts, kept=models.reference is not None)
+            out.reference = put(empty(), [logprobs for logprobs, _ in seen])
     return out

@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,9 +25,10 @@ from algos.checkpoints import Counters
 from algos.loop import RunLog
 from algos.models import Models
 from algos.optim import SCHEDULES, adamw, schedule, set_lr, take_step, within_memory
-from algos.packing import cut, packs, token_budget
+from algos.packing import Pack, cut, token_budget
 from algos.policy import BatchTensors, check_rows, policy
 from algos.rows import ActorTokens, Row, actor_tokens
+from algos.team import Team
 from scenarios.errors import DataError
 
 
@@ -38,6 +40,7 @@ class Config:
     max_tokens: int = 0  # tokens fed in all; 0: no limit
     batch_tokens: int = 16384  # tokens a step
     micro_tokens: int = 0  # tokens in one forward pass: memory and speed, never the result; 0: by the model's size
+    workers: int = 1  # packs under way at once, each on a thread of its own (CPU)
     schedule: str = "linear"  # or "constant"
     warmup: float = 0.05  # part of the steps
     weight_decay: float = 0.0
@@ -57,7 +60,7 @@ class Config:
             raise ValueError(f"schedule: got {self.schedule!r}, expected one of {SCHEDULES}")
         if not 0 <= self.held_out < 1:
             raise ValueError(f"held_out: got {self.held_out}, expected a part of 1")
-        for name in ("epochs", "batch_tokens"):
+        for name in ("epochs", "batch_tokens", "workers"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: got {getattr(self, name)}, expected at least 1")
 
@@ -107,20 +110,22 @@ def plan(config: Config, lengths: Sequence[int]) -> list[list[int]]:
 def accumulate(
     config: Config, models: Models, batch: ActorTokens, tensors: BatchTensors, rows: Sequence[int]
 ) -> torch.Tensor:
-    """Add the gradient of the mean loss over these rows' actor tokens to the actor; returns that loss (nats)."""
+    """Add the gradient of the mean loss over these rows' actor tokens to the actor, where gradients are wanted;
+    returns that loss (nats)."""
     count = len(batch.tokens_of(rows))
-    total = torch.zeros((), device=models.device)
-    for pack in packs(batch, rows, config.micro_tokens, models.device):
-        loss = -policy(models, models.actor, pack, tensors)[0].sum() / count
-        if torch.is_grad_enabled():
-            loss.backward()
-        total += loss.detach()
-    return total
+
+    def work(actor: Any, pack: Pack) -> tuple[torch.Tensor, None]:
+        return -policy(models, actor, pack, tensors)[0].sum() / count, None
+
+    passes = models.team.backward if torch.is_grad_enabled() else models.team.map
+    parts = passes(models.actor, work, models.team.packs(batch, rows, config.micro_tokens, models.device))
+    return sum((loss for loss, _ in parts), torch.zeros((), device=models.device))
 
 
 def train(config: Config, models: Models, *, rows: Sequence[Row], run: RunLog) -> Counters:
     """Train over the rows; goes on from the run's latest checkpoint."""
-    config = replace(config, micro_tokens=config.micro_tokens or token_budget(models.actor))
+    config = replace(config, micro_tokens=config.micro_tokens or token_budget(models.actor) // config.workers)
+    models.team = Team(config.workers)
     batch = actor_tokens(chosen(config, rows))
     check_rows(models, batch)
     learned, held = split(config, batch)
