@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from scenarios.errors import RunError
 from socialrl_cli import rundir
-from socialrl_cli.config import apply_sets, build, load, loads
+from socialrl_cli.config import load
 from socialrl_cli.output import emit
 from socialrl_cli.runs import Run
 from socialrl_cli.toml_writer import dump
@@ -24,7 +24,8 @@ T = TypeVar("T")
 # Keys that a resume may change: they move no game and no mini-batch.
 FREE = (
     *("threads", "engine.", "play.", "games.play."),
-    *("ppo.steps", "ppo.save_every", "ppo.micro_tokens", "sft.save_every", "sft.micro_tokens", "sft.evaluate_every"),
+    *("ppo.steps", "ppo.save_every", "ppo.micro_tokens", "ppo.workers"),
+    *("sft.save_every", "sft.micro_tokens", "sft.workers", "sft.evaluate_every"),
 )
 
 
@@ -34,22 +35,13 @@ def resolved(
     """The configuration and the run directory. `table`: where a bare `--set` key belongs that is no top-level one."""
     path = run or Path("runs") / (Path(recipe).stem if recipe else default)
     sets = [_in_table(kind, item, table) for item in sets] if table else sets
-    if resume and not recipe and rundir.is_run(path):
-        file = path / "config.toml"
-        kept = loads(kind, rundir.read_config(path), str(file))
-        return (build(kind, apply_sets(_tree(kept), sets), str(file)) if sets else kept), path
-    return load(kind, recipe or None, sets), path
+    kept = path / "config.toml" if resume and not recipe and rundir.is_run(path) else None
+    return load(kind, kept or recipe or None, sets), path
 
 
 def _in_table(kind: Any, item: str, table: str) -> str:
     key = item.partition("=")[0].strip()
     return item if "." in key or key in {field.name for field in fields(kind)} else f"{table}.{item}"
-
-
-def _tree(config: Any) -> dict[str, Any]:
-    import tomllib
-
-    return tomllib.loads(dump(config))
 
 
 def launch(

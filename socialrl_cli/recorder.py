@@ -40,9 +40,10 @@ NOT_PARAMS = frozenset(("messages", "tools", "temperature", "prompt_token_ids", 
 
 @dataclass(slots=True)
 class RecorderCounters:
-    """What the recorder has seen. `max_drift` is in tokens."""
+    """What the recorder has seen. `max_drift` is in tokens; `truncated` answers ended at their limit."""
 
     calls: int = 0
+    truncated: int = 0
     errors: int = 0
     refused: int = 0
     retries: int = 0
@@ -271,6 +272,7 @@ class Recorder:
         except (TypeError, ValueError) as error:
             raise Refused("messages", f"they cannot be recorded as JSON ({error})") from error
         self.counters.calls += 1
+        self.counters.truncated += call.finish_reason == "length"
         self.counters.errors += call.error is not None
         if self.keep:
             session.calls.append(call)

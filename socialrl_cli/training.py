@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from algos import ppo, sft
 from algos.loop import Batch
@@ -34,6 +34,9 @@ from socialrl_cli.output import progress
 from socialrl_cli.rollouts import draw
 from socialrl_cli.runs import Run
 from socialrl_cli.store import Store
+
+if TYPE_CHECKING:
+    from socialrl_cli.recorder import RecorderCounters
 
 POLICY = "policy"  # the participant text of the model that is trained
 
@@ -169,7 +172,7 @@ class PpoPlay:
 
     def play(self, step: int) -> Batch:
         """The batch of a step."""
-        config = self.config
+        config, before = self.config, replace(self.recorder.counters)
         games = draw(
             self.scenarios, (POLICY,), config.games.opponents, seats=self.seats, episodes=config.ppo.batch,
             seed=derive_seed(config.seed, "step", step), label=f"step{step:05d}",
@@ -188,7 +191,7 @@ class PpoPlay:
         order = {game.episode_id: number for number, game in enumerate(games)}
         rows += buffer.to_rows(buffer.to_table(found), self.store.grammars) if found else []
         rows.sort(key=lambda row: (order[row.episode_id], row.segment))
-        return Batch(rows, self._metrics([self.store.finished[game.episode_id] for game in games]))
+        return Batch(rows, self._metrics([self.store.finished[game.episode_id] for game in games], before))
 
     def _kept(self, games: Sequence[Game]) -> list[Row]:
         """Rows of games that an earlier attempt has finished."""
@@ -201,12 +204,14 @@ class PpoPlay:
         rows = buffer.to_rows(table, self.store.grammars)
         return [row for row in rows if seats[row.episode_id] == row.seat and row.status == "finished"]
 
-    def _metrics(self, results: Sequence[GameResult]) -> dict[str, float]:
+    def _metrics(self, results: Sequence[GameResult], before: RecorderCounters) -> dict[str, float]:
         counters = self.recorder.counters
+        calls, truncated = counters.calls - before.calls, counters.truncated - before.truncated
         return {
             "utility_mean": _mean(r.utility for r in results),
             "agreement": _mean(r.outcome == "agreement" for r in results),
             "invalid": sum(r.invalid for r in results) / max(1, sum(r.decisions for r in results)),
+            "truncated": truncated / max(1, calls),  # share of this step's answers that ended at their token limit
             "failed": sum(r.status != "finished" for r in results),
             "moves": _mean(r.decisions for r in results),
             "drift/continued": counters.continued,

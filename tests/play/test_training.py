@@ -132,6 +132,7 @@ def test_every_recorded_token_of_ppo_is_recomputed_by_the_trainer(tmp_path, warm
     assert document["step"] == 2
     assert document["policy_version"] == 1
     assert metrics[1]["mismatch"] < 1e-6
+    assert 0 <= metrics[1]["truncated"] <= 1
     assert metrics[1]["drift/drifted"] == metrics[1]["drift/restarted"] == 0
     table = buffer.read(tmp_path / "ppo" / "buffer")
     assert set(table["policy_version"].to_pylist()) == {0}  # both batches were played before the first update

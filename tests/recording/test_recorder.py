@@ -67,6 +67,14 @@ async def test_an_answer_has_only_what_was_asked_for(tmp_path: Path, scripted: A
     assert len({call.logprobs.tobytes() for call in read_calls(tmp_path)}) == 1  # recorded alike, however asked
 
 
+async def test_answers_that_ended_at_their_limit_are_counted(tmp_path: Path, scripted: Any, reply: Any) -> None:
+    recorder = Recorder(scripted([reply("deal"), reply("I prop", finish="length")]), tmp_path)
+    await recorder.chat("k", ask())
+    assert recorder.counters.truncated == 0
+    await recorder.chat("k", ask())
+    assert (recorder.counters.calls, recorder.counters.truncated) == (2, 1)
+
+
 async def test_neutral_sampling_is_sent_in_words(tmp_path: Path, scripted: Any, reply: Any) -> None:
     engine = scripted([reply("deal")])
     await Recorder(engine, tmp_path).chat("k", ask(stream=True, stream_options={}, top_p=1, top_k=0))
