@@ -4,7 +4,7 @@ Each environment is a module with
 
     SEATS, TRAINABLE, MOVES     its seats, those that a policy may be trained in, and its moves
     EVALUATED                   the seats whose mean reward is the environment's score; several take turns
-    PRIVATE                     {seat: path in the scenario of what that seat alone may know}
+    PRIVATE                     {seat: paths in the scenario of what that seat alone may know}
     Environment                 the game (see `envs.core`)
     brief(event, prompt)        what a seat is told at the start, as text: the rules and its own numbers, but not how
                                 to answer; `event` is its briefing
@@ -22,7 +22,7 @@ from typing import Any
 
 from scenarios.errors import UsageError, nearest
 
-ENVIRONMENTS = {"dnd": "envs.dnd"}
+ENVIRONMENTS = {name: f"envs.{name}" for name in ("dnd", "casino")}
 
 
 def module(env: str) -> Any:

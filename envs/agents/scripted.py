@@ -29,7 +29,7 @@ from envs.agents.phrases import phrase
 from envs.events import Action, ActionSpec, Event
 from scenarios.errors import UsageError, nearest
 
-DEALS = {"dnd": "envs.agents.dnd"}  # each has deals(briefing) -> Deals
+DEALS = {name: f"envs.agents.{name}" for name in ("dnd", "casino")}  # each has deals(briefing) -> Deals
 FLOORS = (0.2, 0.3, 0.4)
 GOODWILL = 0.1  # what tit_for_tat gives up first, so that two of them meet
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewards.core import score
-from rewards.dnd import bundle_fault, references, utility
+from rewards.division import bundle_fault
+from rewards.dnd import references, utility
 from scenarios import dnd
 from scenarios.core import Scenario, packaged
 from scenarios.errors import DataError
@@ -155,7 +156,7 @@ def test_a_score_prints_as_the_documented_json():
 
 
 def test_a_legal_part_has_no_fault():
-    assert bundle_fault((1, 2, 3), bundle(0, 2, 3)) is None
+    assert bundle_fault(dnd.ITEMS, (1, 2, 3), bundle(0, 2, 3)) is None
 
 
 def test_scoring_a_known_scenario_again_is_quick():
