@@ -92,13 +92,15 @@ class Channel:
 
     async def read(self, cursor: int = 0) -> AsyncIterator[Event]:
         """Every event from `cursor` on, as it comes; ends when the episode has ended."""
-        while True:
-            while cursor < len(self.events):
-                yield self.events[cursor]
-                cursor += 1
-            if self.closed:
-                return
+        while await self.more(cursor):
+            yield self.events[cursor]
+            cursor += 1
+
+    async def more(self, cursor: int) -> bool:
+        """Whether there is an event at `cursor`, as soon as it is known; False: the episode has ended without one."""
+        while cursor >= len(self.events) and not self.closed:
             await _next(self._readers)
+        return cursor < len(self.events)
 
     async def asked(self) -> Event | None:
         """The notification that waits for an answer, as soon as there is one; None when the episode has ended."""
@@ -124,7 +126,11 @@ class Channel:
 async def _next(waiting: list[asyncio.Future[None]]) -> None:
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     waiting.append(future)
-    await future
+    try:
+        await future
+    finally:
+        if future.cancelled():  # who gives up waiting leaves nothing behind
+            waiting.remove(future)
 
 
 def _wake(waiting: list[asyncio.Future[None]]) -> None:

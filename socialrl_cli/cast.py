@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from envs.agents import Agent
 from envs.agents.llm import HarnessConfig, LLMAgent, Transcribed
+from envs.agents.remote import Remote
 from envs.agents.scripted import scripted
 from scenarios.errors import EngineError, ModelError, RunError, UsageError
 from socialrl_cli.participants import Participant, parse
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 
 HARNESS_FILE = "socialrl.json"
 FATAL = (EngineError, RunError)  # of a model call: they end the episode, not the move
+PLACES = {
+    "human": "a person takes a seat in socialrl play",
+    "remote": "a remote program takes a seat in socialrl serve",
+}
 
 
 class Seat:
@@ -111,6 +116,8 @@ class Cast:
             return Seat(agent if self.transcript is None else Transcribed(agent, env=env, config=self.transcript))
         if participant.kind == "python":
             return Seat(_attribute(participant)(env=env, seat=seat, seed=seed))
+        if participant.kind == "remote":
+            return Seat(Remote())
         raise AssertionError(f"{text} was not prepared")
 
     def _open(self, participant: Participant) -> Opened:
@@ -144,10 +151,13 @@ class Cast:
         self._opened.clear()
 
 
-def check_participants(texts: Sequence[str], env: str) -> None:
-    """Refuse what can be seen to be wrong without loading a model. Raises UsageError."""
+def check_participants(texts: Sequence[str], env: str, present: Sequence[str] = ()) -> None:
+    """Refuse what can be seen to be wrong without loading a model; `present` are the kinds among people and remote
+    programs that can sit down here. Raises UsageError."""
     for text in texts:
         participant = parse(text)
+        if participant.kind in PLACES and participant.kind not in present:
+            raise UsageError(f"participant {text!r}: {PLACES[participant.kind]}; name one that plays by itself here")
         if participant.kind == "scripted":
             scripted(env, participant.name, seed=0, options=participant.options)
         elif participant.kind == "python":

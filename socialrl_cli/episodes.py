@@ -88,30 +88,35 @@ class Played:
         )
 
 
-async def play_game(game: Game, cast: Cast, config: PlayConfig) -> Played:
-    """One episode from seating to outcome. Raises RunError alone: a record that could not be written."""
-    env = make(game.scenario, seed=game.seed, limits=config.limits())
-    names = {seat: game.policy if seat == game.seat else game.opponent for seat in env.seats}
-    seats = {
-        seat: cast.seat(
-            name,
-            env=game.scenario.env,
-            seat=seat,
-            seed=derive_seed(game.seed, "seat", seat),
-            session=f"{game.episode_id}-{seat}",
-            failed=env.abort,
-        )
-        for seat, name in names.items()
-    }
-    started_at = time.time()
-    outcome = await run(env, {seat: taken.agent for seat, taken in seats.items()})
-    finished_at = time.time()
-    for taken in seats.values():
-        taken.finish()
-    faults = [taken.fault for taken in seats.values() if taken.fault is not None]
-    error = str(faults[0]) if faults else outcome.error
-    status = "failed" if outcome.status == "aborted" else "finished"
-    return Played(game, env, outcome, seats, status, error, started_at, finished_at)
+class Table:
+    """One episode with its participants seated; `play` it once."""
+
+    def __init__(self, game: Game, cast: Cast, limits: Limits) -> None:
+        self.game = game
+        self.env: Environment = make(game.scenario, seed=game.seed, limits=limits)
+        self.seats = {
+            seat: cast.seat(
+                game.who(seat),
+                env=game.scenario.env,
+                seat=seat,
+                seed=derive_seed(game.seed, "seat", seat),
+                session=f"{game.episode_id}-{seat}",
+                failed=self.env.abort,
+            )
+            for seat in self.env.seats
+        }
+
+    async def play(self) -> Played:
+        """From the first question to the outcome. Raises RunError alone: a record that could not be written."""
+        started_at = time.time()
+        outcome = await run(self.env, {seat: taken.agent for seat, taken in self.seats.items()})
+        finished_at = time.time()
+        for taken in self.seats.values():
+            taken.finish()
+        faults = [taken.fault for taken in self.seats.values() if taken.fault is not None]
+        error = str(faults[0]) if faults else outcome.error
+        status = "failed" if outcome.status == "aborted" else "finished"
+        return Played(self.game, self.env, outcome, self.seats, status, error, started_at, finished_at)
 
 
 async def play_all(
@@ -134,7 +139,7 @@ async def play_all(
         for game in waiting:
             if should_stop():
                 return
-            played = await play_game(game, cast, config)
+            played = await Table(game, cast, config.limits()).play()
             finished += 1
             if played.status != "finished":
                 failed, last_error = failed + 1, played.error

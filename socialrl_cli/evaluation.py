@@ -10,8 +10,8 @@ Rewards and rates are in [0, 1].
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ DEFAULT_OPPONENTS = ("scripted:linear", "scripted:boulware", "scripted:tit_for_t
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """One episode to play: `policy` takes `seat`, `opponent` all others. All of it is known before it starts."""
+    """One episode to play: `policy` takes `seat`, `opponent` all others that `others` does not name. All of it is
+    known before it starts."""
 
     episode_id: str
     scenario: Scenario
@@ -37,6 +38,11 @@ class Game:
     trial: int = 0
     repeat: int = 0
     group_id: str | None = None
+    others: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def who(self, seat: str) -> str:
+        """The participant that takes a seat."""
+        return self.policy if seat == self.seat else self.others.get(seat, self.opponent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@
     run:RUN_DIR[@STEP]             a checkpoint of a run; without a step its best, else its newest one
     openai:MODEL@BASE_URL          a model behind an OpenAI-compatible endpoint
     python:MODULE:ATTR             a callable `ATTR(env=…, seat=…, seed=…)` that returns an agent
+    human                          a person at the terminal, in `socialrl play`
+    remote                         a program elsewhere, in `socialrl serve`
 
 Pure: nothing is opened here, `cast.py` does that.
 """
@@ -22,7 +24,10 @@ KINDS = {
     "run": "run:RUN_DIR[@STEP]",
     "openai": "openai:MODEL@BASE_URL",
     "python": "python:MODULE:ATTR",
+    "human": "human",
+    "remote": "remote",
 }
+BARE = ("human", "remote")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,9 @@ def parse(text: str) -> Participant:
     kind, colon, rest = text.partition(":")
     if kind not in KINDS:
         raise UsageError(f"participant {text!r}: unknown kind {kind!r}, expected one of {', '.join(KINDS.values())}")
-    if not colon or not rest:
+    if kind in BARE and not colon:
+        return Participant(text, kind, kind)
+    if kind in BARE or not colon or not rest:
         raise UsageError(f"participant {text!r}: expected {KINDS[kind]}")
     if kind == "scripted":
         name, _, tail = rest.partition(":")

@@ -13,9 +13,7 @@ Loopback only, unless a token is set, which every request must then carry as its
 from __future__ import annotations
 
 import asyncio
-import errno
 import hmac
-import ipaddress
 import re
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
@@ -28,30 +26,27 @@ from scenarios.errors import EngineError, ModelError, RunError, SocialRLError, U
 from socialrl_cli.engines.remote import RemoteEngine
 from socialrl_cli.recorder import Recorder
 from socialrl_cli.requests import Refused
+from socialrl_cli.serving import JSON, Listener, check_host, problem
 
 BODY_BYTES = 64 * 2**20
-DRAIN_S = 10.0  # for answers under way when the server stops
 ROUTE = re.compile(r"/s/([A-Za-z0-9._~:@-]{1,200})/v1/(chat/completions|models)")
 KIND_HEADER = "X-SocialRL-Kind"  # play (default) or probe
 KINDS = ("play", "probe")
-JSON = "application/json"
 
 
 class Proxy:
     """Serves one recorder. `failed` is set when recording has ended; the caller then stops."""
 
     def __init__(self, recorder: Recorder, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> None:
-        if not token and not loopback(host):
-            raise UsageError(f"{host}: only loopback addresses are served without a token; set one")
-        self.recorder, self.host, self.port = recorder, host, port
+        check_host(host, token)
+        self.recorder = recorder
         self.failed = asyncio.Event()
         self._token = None if not token else f"Bearer {token}".encode()
-        self._runner: web.ServerRunner | None = None
+        self.listener = Listener(host, port)
 
     @property
     def url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        return self.listener.url
 
     def session_url(self, key: str) -> str:
         """The base URL for a client of this session."""
@@ -60,24 +55,12 @@ class Proxy:
         return f"{self.url}/s/{key}/v1"
 
     async def start(self) -> Proxy:
-        runner = web.ServerRunner(
-            web.Server(self._handle, access_log=None, request_factory=_request), shutdown_timeout=DRAIN_S
-        )
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, self.host, self.port).start()
-        except OSError as error:
-            await runner.cleanup()
-            reason = "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror or error
-            raise RunError(f"{self.host}:{self.port}: cannot listen ({reason}); choose another --port") from error
-        self._runner, self.port = runner, runner.addresses[0][1]
+        await self.listener.start(web.Server(self._handle, access_log=None, request_factory=_request))
         return self
 
     async def stop(self) -> None:
-        """Stop listening; answers under way have DRAIN_S seconds."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        """Stop listening; answers under way are finished."""
+        await self.listener.stop()
 
     async def __aenter__(self) -> Proxy:
         return await self.start()
@@ -173,26 +156,6 @@ def failure(error: SocialRLError) -> web.Response:
         kind = getattr(error, "kind", None) or "upstream_error"
         return problem(getattr(error, "status", 502), str(error), kind=kind)
     return problem(400 if isinstance(error, (UsageError, ModelError)) else 500, str(error))
-
-
-def problem(
-    status: int,
-    message: str,
-    *,
-    kind: str = "invalid_request_error",
-    param: str | None = None,
-    code: str | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> web.Response:
-    body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
-    return web.Response(status=status, body=orjson.dumps(body), content_type=JSON, headers=headers)
-
-
-def loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _json(document: Mapping[str, Any]) -> web.Response:

@@ -57,7 +57,7 @@ class Store:
         from socialrl_cli.buffer import rows
 
         game, result = played.game, played.result()
-        names = {seat: game.policy if seat == game.seat else game.opponent for seat in played.seats}
+        names = {seat: game.who(seat) for seat in played.seats}
         found = [row for record in records(played, self.run.name) for row in rows(record)] if self._buffer else []
         try:
             self._log(EpisodeLog.of(played.env, episode_id=game.episode_id, agents=names).line())
@@ -128,7 +128,7 @@ def records(played: Played, run: str) -> list[EpisodeRecord]:
                 group_id=game.group_id,
                 sample=game.trial,
                 seat=seat,
-                agent=game.policy if own else game.opponent,
+                agent=game.who(seat),
                 opponent=game.opponent if own else game.policy,
                 calls=taken.calls,
                 messages=taken.messages,

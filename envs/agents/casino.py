@@ -13,7 +13,7 @@ from scenarios.casino import COUNTS, ITEMS, ORDERS, OUTSIDE, TOTAL, Order, point
 
 def deals(briefing: Mapping[str, Any]) -> Deals:
     """The deals of a seat, from its briefing."""
-    return _deals(briefing["priorities"])
+    return _deals(tuple(briefing["priorities"]))
 
 
 @lru_cache(maxsize=len(ORDERS))

@@ -73,7 +73,6 @@ async def _serve(
 ) -> None:
     """Serve until a signal, or until recording fails. The run is opened last: a wrong option leaves no folder."""
     import asyncio
-    import signal
     from dataclasses import asdict
 
     from scenarios.errors import EngineError
@@ -81,6 +80,7 @@ async def _serve(
     from socialrl_cli.output import emit, warn
     from socialrl_cli.proxy import Proxy
     from socialrl_cli.recorder import Recorder
+    from socialrl_cli.serving import any_of, stop_asked
 
     engine = RemoteEngine(
         settings["upstream"],
@@ -91,9 +91,7 @@ async def _serve(
     )
     recorder = Recorder(engine, calls, mode=settings["mode"], keep=False)
     server = Proxy(recorder, settings["host"], settings["port"], token or None)
-    stop = asyncio.Event()
-    for sign in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(sign, stop.set)
+    stop = stop_asked()
     try:
         await server.start()
         run = open_run()  # before the first request is looked at: nothing was awaited since
@@ -106,10 +104,7 @@ async def _serve(
                     await engine.models()
             except (EngineError, TimeoutError) as error:
                 warn(f"{engine.base_url} does not answer yet ({error or 'no answer within 5 s'})")
-            waits = [asyncio.ensure_future(event.wait()) for event in (stop, server.failed)]
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            for wait in waits:
-                wait.cancel()
+            await any_of(stop, server.failed)
             await server.stop()
             counts = [f"{number} {name}" for name, number in asdict(recorder.counters).items() if number]
             run.say(f"recorded {', '.join(counts) or 'nothing'}")

@@ -31,6 +31,10 @@ def test_a_python_participant_names_a_module_and_an_attribute():
     assert (found.name, found.attr) == ("pkg.mod", "Agent")
 
 
+def test_people_and_remote_programs_have_no_name():
+    assert [(parse(text).kind, parse(text).text) for text in ("human", "remote")] == [("human",) * 2, ("remote",) * 2]
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [
@@ -44,6 +48,8 @@ def test_a_python_participant_names_a_module_and_an_attribute():
         ("openai:gpt@localhost:80", "http://"),
         ("python:mod", "python:MODULE:ATTR"),
         ("", "unknown kind"),
+        ("human:Ada", "expected human"),
+        ("remote:", "expected remote"),
     ],
 )
 def test_a_wrong_participant_is_refused_with_the_form_that_is_expected(text, named):

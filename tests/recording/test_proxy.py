@@ -216,7 +216,6 @@ async def test_only_loopback_is_served_without_a_token(tmp_path: Path, scripted:
         with pytest.raises(UsageError, match="token"):
             Proxy(recorder, host=host)
     async with Proxy(recorder, host="0.0.0.0", token="secret") as proxy:
-        proxy.host = "127.0.0.1"
         assert (await post(proxy, ASK))[0] == 401
         assert (await post(proxy, ASK, Authorization="Bearer wrong"))[0] == 401
         async with client(proxy, api_key="secret") as stock:
@@ -225,8 +224,8 @@ async def test_only_loopback_is_served_without_a_token(tmp_path: Path, scripted:
 
 async def test_a_port_in_use_is_named(tmp_path: Path, scripted: Any) -> None:
     async with served(scripted([]), tmp_path) as first:
-        with pytest.raises(RunError, match=f"127.0.0.1:{first.port}: cannot listen.*in use"):
-            async with served(scripted([]), tmp_path, port=first.port):
+        with pytest.raises(RunError, match=f"127.0.0.1:{first.listener.port}: cannot listen.*in use"):
+            async with served(scripted([]), tmp_path, port=first.listener.port):
                 pass
 
 
