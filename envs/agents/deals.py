@@ -13,11 +13,55 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+if TYPE_CHECKING:
+    import random
+
+FLOORS = (0.2, 0.3, 0.4)  # that a participant draws its floor from, in own utility
 SLACK = 1e-9  # utilities closer than this are equal
+
+
+class Space(Protocol):
+    """What a policy knows of the deals, which go by numbers: an enumerated game is a `Deals`, a price a `Prices`."""
+
+    floors: Sequence[float]  # what a floor is drawn from
+    planner: str  # the module whose `plan` is the planner's policy
+    relative: bool  # concessions are counted from the first offer, so that one holds nothing back
+    secrets: Sequence[str]
+    speech: str
+
+    def seated(self, rng: random.Random, floor: float) -> Space:
+        """The deals as one participant sees them, who draws for itself what is not given."""
+
+    def utility(self, deal: int) -> float: ...
+    def offer(self, deal: int) -> Mapping[str, Any]:
+        """What this seat says to propose the deal."""
+
+    def topic(self, deal: int) -> str:
+        """What the deal is mainly about."""
+
+    def index(self, given: Any) -> int:
+        """The number of the deal in which this seat gets `given`."""
+
+    def number(self, offer: Mapping[str, Any]) -> int:
+        """The number of the deal that this seat proposes in these words."""
+
+    def conceded(self, received: Sequence[int]) -> float:
+        """How much own utility the counterpart's offers have conceded so far."""
+
+    def least(self, aspiration: float) -> Sequence[int]:
+        """The deals worth least among those worth at least `aspiration`."""
+
+    @property
+    def best(self) -> int: ...
+    def opening(self, deal: int) -> int:
+        """The deal, or one as good that gives nothing away as a first offer."""
+
+    def draw(self, rng: random.Random) -> int:
+        """Any legal deal."""
 
 
 class Deals:
@@ -34,6 +78,10 @@ class Deals:
     speech  which set of `phrases.PHRASES` the seat speaks with
     outside own utility of walking away
     """
+
+    floors: Sequence[float] = FLOORS
+    planner = "envs.agents.planner"
+    relative = False
 
     def __init__(
         self,
@@ -60,6 +108,29 @@ class Deals:
         self._levels = array("d", levels[self._order][rising])
         self._starts = np.append(np.flatnonzero(rising), len(levels))  # where each level begins in the order
         self._ties: dict[int, list[int]] = {}  # level -> its deals that are the best guess
+
+    def seated(self, rng: random.Random, floor: float) -> Deals:
+        """The same for everybody in this seat."""
+        return self
+
+    def utility(self, deal: int) -> float:
+        return self.mine[deal]
+
+    def offer(self, deal: int) -> Mapping[str, Any]:
+        return self.offers[deal]
+
+    def topic(self, deal: int) -> str:
+        return self.about[deal]
+
+    def conceded(self, received: Sequence[int]) -> float:
+        """The best that was offered: a counterpart begins by asking for everything."""
+        return max((self.mine[deal] for deal in received), default=0.0)
+
+    def opening(self, deal: int) -> int:
+        return deal
+
+    def draw(self, rng: random.Random) -> int:
+        return rng.randrange(len(self.mine))
 
     def index(self, given: Any) -> int:
         """The number of the deal in which this seat gets `given`."""

@@ -86,11 +86,13 @@ def plan(state: State) -> Choice:
     """The planner's move."""
     from envs.agents.scripted import Choice
 
-    belief = state.memory = state.memory or Belief(state.deals)
+    deals = state.deals
+    assert isinstance(deals, Deals)
+    belief = state.memory = state.memory or Belief(deals)
     _learn(belief, state)
     mine, standing, left = belief.mine, state.standing, state.turn["replies_left"]
     worth = -1.0 if standing is None else mine[standing]
-    least = max(state.floor, state.deals.outside)
+    least = max(state.floor, deals.outside)
     if not left:
         return Choice("accept" if worth >= least - SLACK else "walk_away")
 

@@ -24,13 +24,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from envs.agents.deals import SLACK, Deals
+from envs.agents.deals import SLACK, Space
 from envs.agents.phrases import phrase
 from envs.events import Action, ActionSpec, Event
 from scenarios.errors import UsageError, nearest
 
-DEALS = {name: f"envs.agents.{name}" for name in ("dnd", "casino")}  # each has deals(briefing) -> Deals
-FLOORS = (0.2, 0.3, 0.4)
+# each has deals(briefing) -> Space
+DEALS = {name: f"envs.agents.{name}" for name in ("dnd", "casino", "craigslist", "marketplace")}
 GOODWILL = 0.1  # what tit_for_tat gives up first, so that two of them meet
 
 
@@ -46,7 +46,7 @@ class Choice(NamedTuple):
 class State:
     """All that a policy knows at its turn."""
 
-    deals: Deals
+    deals: Space
     rng: random.Random
     floor: float
     turn: Mapping[str, Any] = field(default_factory=dict)  # the payload of the notification
@@ -74,13 +74,13 @@ Policy = Callable[[State], Choice]
 def aim(state: State, aspiration: float) -> Choice:
     """Accept what is worth the aspiration, otherwise ask for just that; walk away where asking is too late."""
     deals, standing = state.deals, state.standing
-    if standing is not None and deals.mine[standing] >= aspiration - SLACK:
+    if standing is not None and deals.utility(standing) >= aspiration - SLACK:
         return Choice("accept")
     if state.final:
         return Choice("walk_away")
     ties = deals.least(aspiration)
     deal = ties[0] if len(ties) == 1 else ties[int(state.rng.random() * len(ties))]
-    if state.made and deals.mine[state.made[-1]] == deals.mine[deal]:
+    if state.made and deals.utility(state.made[-1]) == deals.utility(deal):
         deal = state.made[-1]  # equal to me: say the same again
     return Choice("propose", deal)
 
@@ -95,25 +95,23 @@ def curve(exponent: float) -> Policy:
 
 
 def tit_for_tat(state: State) -> Choice:
-    """Its aspiration is 1 less the best that it was ever offered (in own utility) and less a first goodwill.
+    """Its aspiration is 1 less what the counterpart has conceded to it (in own utility) and less a first goodwill.
 
     Only offers count, each is counted once, and asking for more again takes nothing back; so silence, bluffs and
     repetition gain nothing.
     """
-    mine = state.deals.mine
-    given = max((mine[i] for i in state.received), default=0.0)
-    return aim(state, max(state.floor, 1 - GOODWILL - given))
+    goodwill = 0.0 if state.deals.relative and not state.made else GOODWILL
+    return aim(state, max(state.floor, 1 - goodwill - state.deals.conceded(state.received)))
 
 
 def planner(state: State) -> Choice:
-    from envs.agents.planner import plan
-
-    return plan(state)
+    module: Any = importlib.import_module(state.deals.planner)
+    return module.plan(state)
 
 
 def anything(state: State) -> Choice:
     move = state.rng.choice([spec.name for spec in state.actions if spec.name in MOMENTS])
-    return Choice(move, state.rng.randrange(len(state.deals.mine)) if move == "propose" else None)
+    return Choice(move, state.deals.draw(state.rng) if move == "propose" else None)
 
 
 def first_offer(state: State) -> Choice:
@@ -178,7 +176,7 @@ class Scripted:
         self.env, self.name = env, name
         self._policy = POLICIES[name]
         self._rng = random.Random(seed)
-        self._floor = self._rng.choice(FLOORS) if floor is None else floor
+        self._floor = floor  # None: drawn
         self._state: State | None = None
         self._seen = 0
 
@@ -189,10 +187,13 @@ class Scripted:
         state = self._look(context)
         state.actions = actions
         choice = self._policy(state)
-        if choice.deal is None:
+        deal = choice.deal
+        if deal is None:
             return Action(choice.move, {"say": self._words(state, choice)})
-        fields = {"offer": state.deals.offers[choice.deal], "say": self._words(state, choice)}
-        state.made.append(choice.deal)
+        if not state.made:
+            deal = state.deals.opening(deal)
+        fields = {"offer": state.deals.offer(deal), "say": self._words(state, choice._replace(deal=deal))}
+        state.made.append(deal)
         return Action(choice.move, fields)
 
     def _look(self, context: Sequence[Event]) -> State:
@@ -201,7 +202,9 @@ class Scripted:
         if state is None:
             briefing = context[0].payload
             module: Any = importlib.import_module(DEALS[self.env])
-            state = self._state = State(module.deals(briefing), self._rng, self._floor)
+            space: Space = module.deals(briefing)
+            floor = self._rng.choice(space.floors) if self._floor is None else self._floor
+            state = self._state = State(space.seated(self._rng, floor), self._rng, floor)
             self._seat = briefing["seat"]
         for event in context[self._seen :]:
             if event.type != "proposal":
@@ -228,5 +231,5 @@ class Scripted:
         elif state.turn["moves_left"] == 1:
             moment = "last"
         else:
-            moment = "concede" if deals.mine[deal] < deals.mine[state.made[-1]] else "hold"
-        return phrase(moment, self._rng, deals.about[deal], deals.speech)
+            moment = "concede" if deals.utility(deal) < deals.utility(state.made[-1]) else "hold"
+        return phrase(moment, self._rng, deals.topic(deal), deals.speech)

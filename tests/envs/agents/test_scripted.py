@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import envs
+from envs.agents.deals import FLOORS
 from envs.agents.dnd import conceivable, deals
 from envs.agents.phrases import PHRASES
 from envs.agents.planner import Belief
-from envs.agents.scripted import FLOORS, POLICIES, Scripted, names, scripted
+from envs.agents.scripted import POLICIES, Scripted, names, scripted
 from envs.core import Action, Limits, derive_seed, run
 from scenarios.core import Scenario, packaged
 from scenarios.errors import UsageError
@@ -146,7 +147,11 @@ def test_when_no_reply_can_follow_it_walks_away_rather_than_go_under():
 
 
 def test_floors_are_drawn_for_each_episode():
-    seen = {Scripted("dnd", "linear", seed)._floor for seed in range(40)}
+    seen = set()
+    for seed in range(40):
+        agent = Scripted("dnd", "linear", seed)
+        asyncio.run(run(envs.make(SCENARIO, seed=1, limits=Limits(moves_per_seat=1)), {"a": agent}))
+        seen.add(agent._state.floor)
     assert seen == set(FLOORS)
 
 
