@@ -39,7 +39,7 @@ def _deals(listed: int, target: int | None) -> Prices:
             limit=lambda rng, start, floor: listed - floor * (listed - target),
             floors=FLOORS,
             pays=lambda price: np.clip((listed - price) / (listed - target), 0, 1),
-            full=target,
+            full=max(1, target - tick(from_cents(listed))),  # not the private number itself
             theirs=lambda offer: (LOWEST[0] * listed, LOWEST[1] * listed),
             possible=(0.02 * listed, listed),
             their_floors=(0.0,),

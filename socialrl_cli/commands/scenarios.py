@@ -80,9 +80,10 @@ def show(
     references = {seat: s.reference for seat, s in score(scenario, {"status": "aborted"}).seats.items()}
     head = [f"{key:<7}{value}" for key, value in scenario.to_json().items() if key not in scenario.fields]
     game = f"game   {core.module(env).summary(scenario.fields)}"
-    means = "m      " + ", ".join(f"{seat} {m}" for seat, m in references.items())
-    document = {**scenario.to_json(), "references": references}
-    emit(document, as_json=json, show=_printed([*head, game, means]))
+    lines = [*head, game]
+    if None not in references.values():
+        lines.append("m      " + ", ".join(f"{seat} {m}" for seat, m in references.items()))
+    emit({**scenario.to_json(), "references": references}, as_json=json, show=_printed(lines))
 
 
 @app.command()
