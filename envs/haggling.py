@@ -17,14 +17,14 @@ from envs.core import ActionSpec, Event
 from envs.telling import Prompt
 from rewards.corridor import price_fault
 from rewards.leakage import leaks
-from scenarios.money import from_cents, to_cents, written
+from scenarios.money import MOST, from_cents, to_cents, written
 
 SEATS = ("buyer", "seller")
 MOVES = ("message", "propose", "accept", "reject", "walk_away")
 
 OFFER = {
     "type": "object",
-    "properties": {"price": {"type": "number", "exclusiveMinimum": 0}},
+    "properties": {"price": {"type": "number", "exclusiveMinimum": 0, "maximum": MOST, "multipleOf": 0.01}},
     "required": ["price"],
     "additionalProperties": False,
     "description": "the price of the deal: a positive amount with at most two decimals",

@@ -76,12 +76,15 @@ class Cast:
         engine: EmbeddedConfig | None = None,
         transcript: HarnessConfig | None = None,
         override: Mapping[str, Any] | None = None,
+        human: Callable[[str, str, Callable[[str], None]], Agent] | None = None,
     ) -> None:
         """`transcript` is how scripted players' games are written down (None: not at all); `override` holds harness
-        fields that win over a model's own (temperature, max_tokens)."""
+        fields that win over a model's own (temperature, max_tokens); `human` seats a person: it gets the environment,
+        the seat, and what to tell when the person is gone."""
         self.calls_dir, self.engine_config = calls_dir, engine
         self.transcript = transcript
         self.override = dict(override or {})
+        self.human = human
         self._opened: dict[str, Opened] = {}
 
     async def __aenter__(self) -> Cast:
@@ -118,6 +121,8 @@ class Cast:
             return Seat(_attribute(participant)(env=env, seat=seat, seed=seed))
         if participant.kind == "remote":
             return Seat(Remote())
+        if participant.kind == "human" and self.human is not None:
+            return Seat(self.human(env, seat, failed))
         raise AssertionError(f"{text} was not prepared")
 
     def _open(self, participant: Participant) -> Opened:

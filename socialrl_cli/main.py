@@ -30,6 +30,7 @@ COMMANDS = (  # in the order of the help
     "recipes",
     "score",
     "scenarios",
+    "play",
     "serve",
     "replay",
     "proxy",

@@ -5,10 +5,8 @@ An error is `{"error": {"message", "type", "param", "code"}}`, as OpenAI's clien
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import ipaddress
-import signal
 from collections.abc import Mapping
 
 import orjson
@@ -56,24 +54,6 @@ class Listener:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
-
-
-def stop_asked() -> asyncio.Event:
-    """An event that Ctrl-C or SIGTERM sets, from now on."""
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for sign in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(sign, stop.set)
-    return stop
-
-
-async def any_of(*events: asyncio.Event) -> None:
-    """Wait for one of the events."""
-    waits = [asyncio.ensure_future(event.wait()) for event in events]
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for wait in waits:
-            wait.cancel()
 
 
 def check_host(host: str, token: str | None) -> None:

@@ -54,11 +54,13 @@ class Store:
 
     def add(self, played: Played) -> Sequence[Mapping[str, Any]]:
         """Write an episode; returns its rows."""
-        from socialrl_cli.buffer import rows
-
         game, result = played.game, played.result()
         names = {seat: game.who(seat) for seat in played.seats}
-        found = [row for record in records(played, self.run.name) for row in rows(record)] if self._buffer else []
+        found: list[Mapping[str, Any]] = []
+        if self._buffer is not None:
+            from socialrl_cli.buffer import rows
+
+            found = [row for record in records(played, self.run.name) for row in rows(record)]
         try:
             self._log(EpisodeLog.of(played.env, episode_id=game.episode_id, agents=names).line())
             if self._buffer is not None and self._grammars is not None and game.episode_id not in self._known:

@@ -77,10 +77,10 @@ async def _serve(
 
     from scenarios.errors import EngineError
     from socialrl_cli.engines.remote import RemoteEngine
+    from socialrl_cli.interrupt import any_of, stop_asked
     from socialrl_cli.output import emit, warn
     from socialrl_cli.proxy import Proxy
     from socialrl_cli.recorder import Recorder
-    from socialrl_cli.serving import any_of, stop_asked
 
     engine = RemoteEngine(
         settings["upstream"],

@@ -65,9 +65,10 @@ async def _serve(config: ServeConfig, path: Path, token: str, *, resume: bool, c
     from socialrl_cli.cast import Cast
     from socialrl_cli.episode_server import EpisodeServer
     from socialrl_cli.hosting import Host
+    from socialrl_cli.interrupt import any_of, stop_asked
     from socialrl_cli.output import emit
     from socialrl_cli.runs import Run
-    from socialrl_cli.serving import Listener, any_of, stop_asked
+    from socialrl_cli.serving import Listener
     from socialrl_cli.store import Store
     from socialrl_cli.toml_writer import dump
 
