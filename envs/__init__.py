@@ -22,7 +22,7 @@ from typing import Any
 
 from scenarios.errors import UsageError, nearest
 
-ENVIRONMENTS = {name: f"envs.{name}" for name in ("dnd", "casino", "craigslist", "marketplace")}
+ENVIRONMENTS = {name: f"envs.{name}" for name in ("dnd", "casino", "craigslist", "job_interview", "marketplace")}
 
 
 def module(env: str) -> Any:

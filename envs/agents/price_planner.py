@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from envs.agents.planner import CLOSE, IN_KIND, KIND, PATIENCE, REFUSES, SURPRISE
+from envs.agents.beliefs import IN_KIND, KIND, REFUSES, SURPRISE
+from envs.agents.planner import CLOSE, PATIENCE
 from envs.agents.prices import SERIOUS, Prices
 
 if TYPE_CHECKING:

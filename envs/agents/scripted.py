@@ -30,7 +30,7 @@ from envs.events import Action, ActionSpec, Event
 from scenarios.errors import UsageError, nearest
 
 # each has deals(briefing) -> Space
-DEALS = {name: f"envs.agents.{name}" for name in ("dnd", "casino", "craigslist", "marketplace")}
+DEALS = {name: f"envs.agents.{name}" for name in ("dnd", "casino", "craigslist", "job_interview", "marketplace")}
 GOODWILL = 0.1  # what tit_for_tat gives up first, so that two of them meet
 
 

@@ -16,7 +16,7 @@ from envs.core import Action, Limits, derive_seed, run
 from envs.replay import EpisodeLog, replay, transcript
 from scenarios.core import Scenario, check, packaged
 
-CONTRACT = ("dnd", "casino", "craigslist", "marketplace")
+CONTRACT = ("dnd", "casino", "craigslist", "job_interview", "marketplace")
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 12) | st.floats() | st.text(max_size=8),

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import envs
+from envs.agents.beliefs import Table
 from envs.agents.deals import FLOORS
 from envs.agents.dnd import conceivable, deals
 from envs.agents.phrases import PHRASES
-from envs.agents.planner import Belief
 from envs.agents.scripted import POLICIES, Scripted, names, scripted
 from envs.core import Action, Limits, derive_seed, run
 from scenarios.core import Scenario, packaged
@@ -225,7 +225,7 @@ def test_the_planner_learns_the_counterparts_values_from_its_offers():
             tuple(row.values()) for row in (scenario["counts"], scenario["values"]["b"], scenario["values"]["a"])
         )
         truth = conceivable(counts, own).index(theirs)
-        belief = Belief(space)
+        belief = Table(space)
         before = belief.weight.sum(0)[truth]
         given = [event.payload["gives"] for event in env.channels["b"].events if event.type == "proposal"]
         for i, gift in enumerate(given):
@@ -238,7 +238,7 @@ def test_the_planner_learns_the_counterparts_values_from_its_offers():
 
 def test_a_refusal_speaks_for_a_counterpart_that_wanted_more():
     space = deals({"counts": COUNTS, "values": SCENARIO["values"]["a"]})
-    belief = Belief(space)
+    belief = Table(space)
     everything = space.index({"book": 1, "hat": 2, "ball": 3})
     half = space.index({"book": 1, "hat": 2, "ball": 0})
     before = belief.weight[:, belief.theirs[:, half] >= 0.5].sum()
