@@ -1,0 +1,68 @@
+"""What scripted participants say about a contract; see `phrases.py`."""
+
+from __future__ import annotations
+
+JOB: dict[str, tuple[str, ...]] = {
+    "open": (
+        "Thank you for meeting me today.",
+        "These terms would suit me best.",
+        "To start with, {it} matters to me.",
+        "Here is what I have in mind.",
+        "I hope we can work together.",
+        "Let me say what I would like.",
+        "I came here with these terms.",
+        "This contract would make me happy.",
+        "Please have a look at {it}.",
+    ),
+    "concede": (
+        "I have changed the terms for you.",
+        "I could live with this contract.",
+        "Let me give way a little.",
+        "Here I come closer to you.",
+        "Would these terms be better for you?",
+        "I give up something, but keep {it}.",
+        "This contract costs me more.",
+        "I am flexible, except for {it}.",
+        "I moved, please do the same.",
+    ),
+    "hold": (
+        "I would like to keep these terms.",
+        "My terms stay as they are.",
+        "I still think this contract is right.",
+        "Please think about {it} again.",
+        "I am not ready to change {it}.",
+        "These terms are still what I want.",
+        "I cannot give more at this point.",
+        "It is your turn to move.",
+    ),
+    "last": (
+        "These are my last terms.",
+        "We have to decide now.",
+        "This is the best contract I can offer.",
+        "Please sign, there is no time left.",
+        "I cannot go any further.",
+        "Take these terms or we part.",
+        "My final word, because of {it}.",
+        "After this I have no other offer.",
+    ),
+    "greedy": (
+        "I want the best of everything.",
+        "Every term has to be mine.",
+        "I will not settle for less.",
+        "All of it as I like it.",
+        "There is nothing to discuss here.",
+        "I demand these terms and no others.",
+        "My wishes come first throughout.",
+        "Give me all I ask for.",
+    ),
+    "reject": (
+        "No, thank you.",
+        "I cannot work on these terms.",
+        "That contract does not suit me.",
+        "No, that is too little.",
+        "I have to turn that down.",
+        "Please take these terms back.",
+        "That is not what I need.",
+        "Sorry, not like this.",
+    ),
+}
