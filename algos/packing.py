@@ -125,7 +125,9 @@ def last_feed_forward_at(backbone: nn.Module, at: Tensor) -> Iterator[None]:
         sizes.append(args[0].shape[1])
         return (args[0].index_select(1, at),)
 
-    def widen(_: nn.Module, __: tuple[Tensor], out: Tensor) -> Tensor:
+    def widen(_: nn.Module, __: tuple[Tensor], out: Any) -> Any:
+        if isinstance(out, tuple):  # a mixture of experts says more than its output
+            return (widen(_, __, out[0]), *out[1:])
         return out.new_zeros(1, sizes.pop(), out.shape[-1]).index_copy(1, at, out)
 
     sizes: list[int] = []

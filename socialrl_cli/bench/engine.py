@@ -6,6 +6,7 @@ mixed   CLIENTS clients with requests of mixed lengths one after the other, so t
         leave and others come; beside `generate` at its best batch and `generate_batch` at CLIENTS
 turns   TALKS conversations at once; a turn appends about NEW prompt tokens and samples about ANSWER, and the
         counterpart answers in no time; beside the engine's own decode rate of as many requests
+games   real games of dnd, as many at once, of a model that can play (`games.py`), beside the same decode rate
 busy    `equal` at the first batch while another process keeps one core busy, beside the same without it
 
 Rates are sampled tokens / seconds, prefill included except in the decode rate; `mixed` and `turns` count
@@ -29,10 +30,11 @@ from typing import Any
 import torch
 import transformers
 
+from socialrl_cli.bench.games import games_rate
 from socialrl_cli.engines.config import EmbeddedConfig
 from socialrl_cli.engines.embedded import EmbeddedEngine
 
-PARTS = ("equal", "mixed", "turns", "busy")
+PARTS = ("equal", "mixed", "turns", "games", "busy")
 PROMPT, TOKENS = 64, 64  # of a request in `equal`; the means in `mixed`, plus or minus SPREAD
 CLIENTS, EACH, SPREAD = 64, 5, 32  # requests a client
 TALKS, GAMES = 128, 4  # conversations at once, and one after the other
@@ -52,7 +54,8 @@ def engine_bench(
     parts: Sequence[str] = PARTS,
     continuous: bool = True,
 ) -> dict[str, Any]:
-    """`model`: a folder, or empty for a random one of 2 M parameters. `continuous`: run `generate_batch` too (slow)."""
+    """`model`: a folder, or empty for a random one of 2 M parameters, which plays no games. `continuous`: run
+    `generate_batch` too (slow)."""
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(threads)
     torch.manual_seed(0)
@@ -84,6 +87,9 @@ def engine_bench(
     if "turns" in parts:
         ways = {"turns": partial(rate, ours, TALKS, turns), "decode": partial(rate, ours, TALKS, decode)}
         report["turns"] = {"conversations": TALKS} | in_turn(ways, rounds)
+    if "games" in parts and model:
+        ways = {"games": partial(games_rate, ours, model, TALKS), "decode": partial(rate, ours, TALKS, decode)}
+        report["games"] = {"at_once": TALKS} | in_turn(ways, rounds)
     if "busy" in parts:
         quiet = partial(rate, ours, batches[0], partial(equal, batches[0]))
         report["busy"] = {"batch": batches[0]} | in_turn(

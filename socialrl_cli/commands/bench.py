@@ -27,7 +27,9 @@ def envs(
 
 @app.command("engine")
 def engine(
-    model: str = typer.Option("", "--model", help="A model (default: a random one of 2 M parameters)."),
+    model: str = typer.Option(
+        "", "--model", help="A model (default: a random one of 2 M parameters, which cannot play the part games)."
+    ),
     threads: int = typer.Option(1, "--threads", help="Threads that torch computes with.", min=1),
     batch: list[int] = typer.Option([32, 64, 128], "--batch", help="Batch sizes of `generate`; repeat."),
     rounds: int = typer.Option(3, "--rounds", help="Rounds of each comparison, in turn.", min=1),
@@ -40,9 +42,14 @@ def engine(
     \b
     Example: socialrl bench engine --threads 1 --batch 64
     """
+    from scenarios.errors import UsageError, nearest
     from socialrl_cli.bench.engine import PARTS, engine_bench
     from socialrl_cli.models import resolve
 
+    if unknown := [name for name in part if name not in PARTS]:
+        raise UsageError(f"no part {unknown[0]!r}; {nearest(unknown[0], PARTS)}")
+    if "games" in part and not model:
+        raise UsageError("the part games needs a model that plays: --model run:runs/quickstart/ppo")
     folder = resolve(model) if model else ""
     _print(
         engine_bench(folder, threads=threads, batches=batch, rounds=rounds, parts=part or PARTS, continuous=continuous)

@@ -18,12 +18,14 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 
 from algos.grammars import Guide, ending_tokens
+from algos.packing import last_feed_forward_at
 from scenarios.errors import EngineError, ModelError, SocialRLError
 from socialrl_cli.engines import base
 from socialrl_cli.engines.base import Capabilities, Sampling, Scored
@@ -247,14 +249,16 @@ class EmbeddedEngine:
         """(N,) tokens at (N,) positions → logits (rows, V), of the tokens in `keep` or of all."""
         if self._whole.training:
             self._whole.eval()
-        logits = self._lm(
-            input_ids=self._cache.tensor(tokens.astype(np.int64))[None],
-            position_ids=self._cache.tensor(positions)[None],
-            attention_mask=self._no_mask,
-            use_cache=False,
-            logits_to_keep=0 if keep is None else self._cache.tensor(keep),
-            plan=plan,
-        ).logits[0]
+        at = None if keep is None else self._cache.tensor(keep)
+        with nullcontext() if at is None else last_feed_forward_at(self._lm.get_decoder(), at):
+            logits = self._lm(
+                input_ids=self._cache.tensor(tokens.astype(np.int64))[None],
+                position_ids=self._cache.tensor(positions)[None],
+                attention_mask=self._no_mask,
+                use_cache=False,
+                logits_to_keep=0 if at is None else at,
+                plan=plan,
+            ).logits[0]
         if len(plan.layers) != self._cache.layers:
             raise ModelError(f"{self.model}: not all of its layers use transformers' attention interface")
         if self._mark() != self._weights:
