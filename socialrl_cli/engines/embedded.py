@@ -28,12 +28,13 @@ from algos.grammars import Guide, ending_tokens
 from algos.packing import last_feed_forward_at
 from scenarios.errors import EngineError, ModelError, SocialRLError
 from socialrl_cli.engines import base
+from socialrl_cli.engines.attention import ATTENTION, Plan, check_attention, plan_step
 from socialrl_cli.engines.base import Capabilities, Sampling, Scored
 from socialrl_cli.engines.config import EmbeddedConfig
 from socialrl_cli.engines.grammar import SlotGrammars
 from socialrl_cli.engines.pending import Call, settle
 from socialrl_cli.engines.scoring import score
-from socialrl_cli.engines.slots import ATTENTION, Cache, Plan, Slots, check_attention, plan_step, sample
+from socialrl_cli.engines.slots import Cache, Slots, sample
 
 PIECE = 256  # cached tokens that a deterministic decode step attends at once
 

@@ -1,40 +1,20 @@
-"""The tensors of the embedded engine: a preallocated key-value cache of slots, attention over it, sampling.
+"""The slots of the embedded engine: their key-value cache, who has which, and sampling.
 
-A step runs the model once over a flat row of tokens, (1, N): one token of each decoding slot, then the new
-prompt tokens of the joining ones. transformers hands every layer's queries, keys and values to `attend`,
-which writes keys and values into the cache and reads the slots that it needs; without a `plan` (the
-trainer's own forward passes) it is plain `sdpa`. Query heads that share a key head are folded into the
-query length, so that keys are never repeated.
-
-Legend: N tokens of the step, S slots, C capacity of a slot in tokens, L tokens attended, D decoding rows,
-R joining rows of T tokens at most, H key heads, G query heads a key head, d head size, V vocabulary.
-Leaves out: sliding windows, attention sinks, logit caps inside attention (all refused), paging.
+Legend: S slots, C capacity of a slot in tokens, H key heads, d head size, R rows, V vocabulary.
 """
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
 
-from scenarios.errors import ModelError
 from socialrl_cli.engines.base import Sampling
 
 Array = np.ndarray
-ATTENTION = "socialrl_slots"
-ROUND = 16  # attended lengths are multiples of it
-COPYING = 1.5  # cost of attending to slots that are copied out first, over that of reading them in place
-GROUPS, WORTH_A_GROUP = 4, 2000  # most groups of slots that attend together; cached tokens unread that pay for one
 WORTH_COPYING = 16  # a shorter beginning shared with another slot is prefilled again, tokens
-UNSUPPORTED = ("sliding_window", "softcap", "s_aux", "position_bias", "head_mask")
 
 
 class Cache:
@@ -114,174 +94,6 @@ class Slots:
         return slot, kept
 
 
-@dataclass(slots=True)
-class Decode:
-    """One token of each of D slots."""
-
-    rows: slice | Tensor  # the D tokens of the step
-    range: slice | None  # slots that are read in place; None: `slots` are copied out first
-    slots: Tensor | None  # (D,), those of the range counted from its start; None: all of the range
-    bias: Tensor  # (slots read * H, 1, L)
-    piece: int  # tokens attended at once; 0: all
-
-
-@dataclass(slots=True)
-class Join:
-    """New prompt tokens of each of R slots, padded to T."""
-
-    slots: Tensor  # (R,)
-    take: Tensor  # (R * T,) tokens of the step; padding repeats a row's first
-    keep: Tensor  # (tokens,) which of the R * T are no padding
-    bias: Tensor  # (R, 1, G * T, L)
-
-
-@dataclass(slots=True)
-class Plan:
-    """What `attend` needs to know of a step: made once, used by every layer."""
-
-    cache: Cache
-    write: Tensor  # (N * H,)
-    decodes: list[Decode] = field(default_factory=list)
-    joins: list[Join] = field(default_factory=list)
-    layers: set[int] = field(default_factory=set)  # that wrote: all, or the model does not use this interface
-
-
-def plan_step(
-    cache: Cache, slots: Array, positions: Array, real: Array, decoding: int, offsets: Array, counts: Array, piece: int
-) -> Plan:
-    """The first `decoding` of N tokens are one a slot, slots ascending; then `counts[r]` a row from `offsets[r]` on.
-
-    What is not `real` is padding, and writes into the scratch slot. Unless `piece` is 0 every shape is fixed.
-    """
-    write = np.where(real, slots, cache.slots)[:, None] * cache.heads + np.arange(cache.heads)
-    plan = Plan(cache, cache.tensor((write * cache.capacity + positions[:, None]).reshape(-1)))
-    if decoding:
-        plan.decodes = plan_decodes(cache, slots[:decoding], positions[:decoding], piece)
-    # Rows are padded together when their counts, and their lengths, round up to the same powers of two.
-    ends = positions[offsets + counts - 1] if not piece else counts
-    size = np.maximum(np.ceil(np.log2((counts, ends + 1))), ((5,), (7,))) if len(counts) else np.zeros((2, 0))
-    for power in np.unique(size, axis=1).T:
-        same = (power == size.T).all(1)
-        rows, count = offsets[same], counts[same]
-        steps = np.arange(count.max())
-        padding = steps >= count[:, None]  # (R, T)
-        take = rows[:, None] + np.where(padding, 0, steps)
-        length = cache.capacity if piece else cache.attended(positions[take], ROUND)
-        bias = cache.bias(positions[take], length)[:, None].expand(-1, cache.groups, -1, -1)  # (R, G, T, L)
-        bias = bias.reshape(len(rows), 1, -1, length)
-        keep = cache.tensor(np.flatnonzero(~padding))
-        plan.joins.append(Join(cache.tensor(slots[rows]), cache.tensor(take.reshape(-1)), keep, bias))
-    return plan
-
-
-def plan_decodes(cache: Cache, slots: Array, positions: Array, piece: int) -> list[Decode]:
-    """Slots of similar lengths are read together: in place where they lie close together, else copied out first."""
-    parts = []
-    for rows in [np.arange(len(slots))] if piece else similar(positions):
-        inside, last = slots[rows], positions[rows]
-        first, count = int(inside[0]), int(inside[-1] - inside[0]) + 1
-        length = cache.attended(last, piece or ROUND)
-        apart = count > COPYING * len(rows)
-        chosen = cache.tensor(inside if apart else inside - first) if len(rows) < count else None
-        if not apart and len(rows) < count:
-            last = np.zeros(count, np.int64)
-            last[inside - first] = positions[rows]
-        bias = cache.bias(last, length)[:, None].expand(-1, cache.heads, -1).reshape(-1, 1, length)
-        here = slice(0, len(slots)) if len(rows) == len(slots) else cache.tensor(rows)
-        parts.append(Decode(here, None if apart else slice(first, first + count), chosen, bias, piece))
-    return parts
-
-
-def similar(lengths: Array) -> list[Array]:
-    """Indices in at most GROUPS groups, ascending in each, cut where reading to a group's longest wastes least."""
-    order, cuts = lengths.argsort(kind="stable"), [0, len(lengths)]
-    for _ in range(GROUPS - 1):
-        best, at = WORTH_A_GROUP, 0
-        for low, high in itertools.pairwise(cuts):
-            span = lengths[order[low:high]]
-            saves = (span[-1] - span) * np.arange(1, high - low + 1)  # cached tokens unread with a cut after each
-            if saves.max() > best:
-                best, at = int(saves.max()), low + int(saves.argmax()) + 1
-        if at:
-            cuts = sorted((*cuts, at))
-    return [np.sort(order[low:high]) for low, high in itertools.pairwise(cuts)]
-
-
-def attend(
-    module: torch.nn.Module,
-    query: Tensor,  # (1, H * G, N, d)
-    key: Tensor,  # (1, H, N, d)
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    plan: Plan | None = None,
-    **kwargs: Any,
-) -> tuple[Tensor, None]:
-    """transformers' attention interface → (1, N, H * G, d)."""
-    if plan is None:
-        return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
-    if wanted := [name for name in UNSUPPORTED if kwargs.get(name) is not None]:
-        raise ModelError(f"the embedded engine's attention has no {wanted[0]}; serve this model with vLLM")
-    layer, d = int(module.layer_idx), query.shape[-1]  # type: ignore[arg-type]
-    plan.layers.add(layer)
-    keys, values = plan.cache.keys[layer], plan.cache.values[layer]
-    keys.view(-1, d).index_copy_(0, plan.write, key[0].transpose(0, 1).reshape(-1, d))
-    values.view(-1, d).index_copy_(0, plan.write, value[0].transpose(0, 1).reshape(-1, d))
-    scale = d**-0.5 if scaling is None else scaling
-    q = query[0].transpose(0, 1)  # (N, H * G, d)
-    if not plan.joins and len(plan.decodes) == 1:
-        return decode_attention(q, keys, values, plan.decodes[0], scale)[None], None
-    out = torch.empty(q.shape, device=q.device, dtype=q.dtype)
-    for part in plan.decodes:
-        out[part.rows] = decode_attention(q[part.rows], keys, values, part, scale)
-    for join in plan.joins:
-        join_attention(q, keys, values, join, scale, out)
-    return out[None], None
-
-
-def decode_attention(q: Tensor, keys: Tensor, values: Tensor, part: Decode, scale: float) -> Tensor:
-    """(D, H * G, d) → the same shape. On a CPU these products of small batches beat the fused kernel."""
-    shape, d, length = q.shape, q.shape[-1], part.bias.shape[-1]
-    q = q.reshape(shape[0], -1)
-    if part.range is None:
-        keys, values = (x[:, :, :length].index_select(0, part.slots) for x in (keys, values))  # type: ignore[arg-type]
-    else:
-        keys, values = keys[part.range], values[part.range]
-        if part.slots is not None:
-            q = q.new_zeros((len(keys), q.shape[1])).index_copy_(0, part.slots, q)
-    keys, values = keys.flatten(0, 1), values.flatten(0, 1)  # (rows * H, L, d)
-    q = q.reshape(len(keys), -1, d)
-    if not part.piece:
-        scores = torch.baddbmm(part.bias, q, keys[:, :length].transpose(1, 2), alpha=scale)
-        out = torch.bmm(scores.softmax(-1), values[:, :length])  # (rows * H, G, d)
-    else:  # the same in pieces: one that is wholly masked changes no bit, however many follow
-        out, top = torch.zeros_like(q), q.new_full((*q.shape[:2], 1), -torch.inf)
-        total = torch.zeros_like(top)
-        for start in range(0, length, part.piece):
-            here = slice(start, min(start + part.piece, length))
-            scores = torch.baddbmm(part.bias[..., here], q, keys[:, here].transpose(1, 2), alpha=scale)
-            best = torch.maximum(top, scores.amax(-1, keepdim=True))
-            weights, shrink = (scores - best).exp_(), (top - best).exp_()
-            out = out * shrink + torch.bmm(weights, values[:, here])
-            top, total = best, total * shrink + weights.sum(-1, keepdim=True)
-        out = out / total
-    if part.range is not None and part.slots is not None:
-        out = out.view(-1, shape[1] * d).index_select(0, part.slots)
-    return out.view(shape)
-
-
-def join_attention(q: Tensor, keys: Tensor, values: Tensor, join: Join, scale: float, out: Tensor) -> None:
-    """Writes the result of its own tokens into the step's `out`, (N, H * G, d)."""
-    rows, heads, length, d = len(join.slots), keys.shape[1], join.bias.shape[-1], q.shape[-1]
-    picked = q.index_select(0, join.take).view(rows, -1, heads, q.shape[1] // heads, d)  # (R, T, H, G, d)
-    tokens = picked.shape[1]
-    folded = picked.permute(0, 2, 3, 1, 4).reshape(rows, heads, -1, d)  # (R, H, G * T, d)
-    keys, values = (x[:, :, :length].index_select(0, join.slots) for x in (keys, values))
-    got = scaled_dot_product_attention(folded, keys, values, attn_mask=join.bias, scale=scale)
-    got = got.view(rows, heads, -1, tokens, d).permute(0, 3, 1, 2, 4).reshape(rows * tokens, -1, d)
-    out.index_copy_(0, join.take.index_select(0, join.keep), got.index_select(0, join.keep))
-
-
 def sample(logits: Tensor, temperature: Array, uniform: Array) -> Array:
     """(R, V) logits, (R,) temperatures, 0 for greedy, (R,) numbers in [0, 1) → tokens and log-probabilities.
 
@@ -302,19 +114,3 @@ def sample(logits: Tensor, temperature: Array, uniform: Array) -> Array:
         token = torch.where(greedy, x.argmax(-1, keepdim=True), token)
     logprob = x.gather(-1, token) - total.log()
     return torch.cat((token.double(), logprob.double()), dim=1).T.cpu().numpy()
-
-
-def check_attention(lm: Any, name: str) -> None:
-    """Refuses a model whose attention would come out wrong. Raises ModelError."""
-    kinds = getattr(lm.config.get_text_config(), "layer_types", None) or ()
-    if other := [kind for kind in kinds if kind != "full_attention"]:
-        raise ModelError(f"{name}: {type(lm).__name__} has layers of {other[0]}; serve it with vLLM")
-    if not getattr(lm, "_supports_attention_backend", False):
-        raise ModelError(f"{name}: {type(lm).__name__} takes no other attention than its own; serve it with vLLM")
-    if (own := lm.config._attn_implementation) not in ("sdpa", "eager"):
-        hint = "another engine has it" if own == ATTENTION else "load it with attn_implementation='sdpa'"
-        raise ModelError(f"{name}: its attention is {own!r}: {hint}")
-
-
-AttentionInterface.register(ATTENTION, attend)
-AttentionMaskInterface.register(ATTENTION, sdpa_mask)

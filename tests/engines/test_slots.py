@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from scenarios.errors import EngineError, ModelError
+from socialrl_cli.engines.attention import COPYING, ROUND, WORTH_A_TAIL, most_reach, plan_decode
 from socialrl_cli.engines.config import EmbeddedConfig
 from socialrl_cli.engines.embedded import EmbeddedEngine
-from socialrl_cli.engines.slots import WORTH_A_GROUP, sample, similar
+from socialrl_cli.engines.slots import Cache, sample
 
 
 class NoText:
@@ -70,13 +71,26 @@ def test_rows_that_are_not_finite_say_so_and_leave_the_others_alone():
 
 @given(st.lists(st.integers(0, 2000), min_size=1, max_size=128))
 @settings(max_examples=60, deadline=None)
-def test_groups_hold_every_slot_once_and_waste_less_than_one_group(lengths):
-    lengths = np.array(lengths)
-    groups = similar(lengths)
-    assert sorted(np.concatenate(groups).tolist()) == list(range(len(lengths)))
-    assert all((np.diff(group) > 0).all() for group in groups)
-    read = sum(len(group) * lengths[group].max() for group in groups)
-    assert read <= len(lengths) * lengths.max() - (len(groups) - 1) * WORTH_A_GROUP
+def test_reading_tails_apart_never_costs_more_than_reading_everybody_to_the_longest(lengths):
+    last = np.array(lengths)
+    whole = -(-(int(last.max()) + 1) // ROUND) * ROUND
+    common = most_reach(last, whole)
+    assert 0 < common <= whole
+    if common < whole:
+        longer = int((last >= common).sum())
+        assert len(last) * common + COPYING * longer * (whole - common) + WORTH_A_TAIL <= len(last) * whole
+
+
+def test_one_long_slot_among_many_short_ones_has_a_tail():
+    cache = Cache(qwen(), 128, 512)
+    last = np.full(128, 90)
+    last[[5, 70]] = 400
+    plan = plan_decode(cache, np.arange(128), last, 0)
+    assert plan.tail is not None
+    assert plan.bias.shape[-1] == 96
+    assert sorted(set((plan.tail.rows // cache.heads).tolist())) == [5, 70]
+    assert plan.tail.tokens == slice(96, 416)
+    assert plan_decode(cache, np.arange(128), np.full(128, 90), 0).tail is None
 
 
 async def test_long_and_short_slots_side_by_side_are_attended_right():
