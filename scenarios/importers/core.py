@@ -14,15 +14,18 @@ imports decides whether to go on; odd rows are imported. Both are reported with 
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any, NamedTuple
 
+from scenarios import jsonfile
 from scenarios.core import Problem, Scenario
-from scenarios.errors import UsageError, nearest
+from scenarios.errors import DataError, UsageError, nearest
 from scenarios.importers import IMPORTERS
 from scenarios.jsonfile import shown
 
@@ -66,6 +69,21 @@ class Imported:
     played: list[Played] = field(default_factory=list)  # empty where a format records no outcomes
     bad: list[Problem] = field(default_factory=list)
     odd: list[Odd] = field(default_factory=list)
+    _ids: dict[str, Scenario] = field(default_factory=dict, repr=False)
+
+    def keep(self, scenario: Scenario) -> Scenario:
+        """The scenario as it is kept: once, however often it comes. Another one of the same id is named apart."""
+        same = self._ids.get(scenario.id)
+        if same is not None and same.fields != scenario.fields:
+            text = json.dumps(dict(scenario.fields), sort_keys=True)
+            digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
+            scenario = replace(scenario, id=f"{scenario.id}-{digest}")
+            same = self._ids.get(scenario.id)
+        if same is None:
+            same = self._ids[scenario.id] = scenario
+            self.scenarios.append(scenario)
+        self.times[same.id] += 1
+        return same
 
     def kept(self, split: str) -> Imported:
         """The same, with the scenarios and outcomes of one split alone."""
@@ -88,6 +106,22 @@ class Imported:
             "odd_kinds": dict(Counter(odd.kind for odd in self.odd)),
             "odd": [odd._asdict() for odd in self.odd],
         }
+
+
+def records(path: str) -> Iterator[jsonfile.Row]:
+    """The records of a JSON list, or of a file with one on each line; `line` is then the record's number, from 1.
+
+    A bad line is yielded with its fault. Raises `DataError` for a file that is empty or no JSON at all.
+    """
+    data = jsonfile.read_bytes(path).strip()
+    if not data:
+        raise DataError(f"{path}: is empty")
+    if not data.startswith(b"["):
+        yield from jsonfile.rows(path)
+        return
+    (whole,) = jsonfile.documents(path)
+    for number, value in enumerate(whole.value, start=1):
+        yield jsonfile.Row(number, value, None)
 
 
 def read(corpus: str, paths: Sequence[str | PathLike[str]], format: str | None = None) -> Imported:
