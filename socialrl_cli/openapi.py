@@ -48,7 +48,8 @@ def _paths() -> Json:
                         "name": "Idempotency-Key",
                         "in": "header",
                         "schema": {"type": "string", "pattern": "^[!-~]+$"},
-                        "description": "Sent again with the same body it names the same episode.",
+                        "description": "Sent again with the same body it names the same episode; choose it at random, "
+                        "because whoever sends it is given the same secrets.",
                     }
                 ],
                 body="Opening",

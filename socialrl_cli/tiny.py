@@ -17,6 +17,7 @@ import json
 import os
 import shutil
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -99,7 +100,9 @@ def build(folder: Path, config: TinyConfig, *, seed: int) -> None:
     from socialrl_cli.models import quiet
 
     quiet()
-    tokenizer = build_tokenizer(asyncio.run(scripted_texts(GAMES, seed)), config.vocab)
+    with ThreadPoolExecutor(1) as pool:  # a loop of its own: whoever needs the model may be in one
+        texts = pool.submit(lambda: asyncio.run(scripted_texts(GAMES, seed))).result()
+    tokenizer = build_tokenizer(texts, config.vocab)
     for name, model in (
         ("actor", build_actor(config, tokenizer, seed)),
         ("critic", build_critic(config, tokenizer, seed)),

@@ -4,6 +4,8 @@ import asyncio
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import envs
 from envs.agents.remote import Remote
@@ -77,6 +79,39 @@ async def test_a_client_that_loses_its_memory_reads_it_again_and_goes_on():
     await play(port, policy("dnd", "a", 0), forget=(2, 4))
     await task
     assert line(remote) == line(local)
+
+
+@settings(max_examples=40, deadline=None)
+@given(rng=st.randoms(use_true_random=False), number=st.integers(0, 20))
+def test_no_retry_loss_or_late_answer_of_a_client_changes_the_episode(rng, number):
+    """A client that reads from anywhere, sends everything again and answers what was answered long ago."""
+
+    class Clumsy:
+        def __init__(self, port, agent):
+            self.port, self.agent, self.sent = port, agent, []
+
+        async def decide(self, context, actions):
+            for body in rng.sample(self.sent, min(len(self.sent), rng.randrange(4))):
+                assert self.port.act(body)["repeated"]
+                other = {**body, "action": {"move": "message", "say": str(rng.random())}}
+                assert self.port.act(other)["status"] == "stale"
+            start = rng.randrange(len(context))
+            assert (await self.port.events(start))["events"][0]["seq"] == start
+            action = await self.agent.decide(context, actions)
+            body = plain({"move": action.move, **action.fields})
+            self.sent.append({"notification_id": context[-1].notification_id, "action": body})
+            return action
+
+    async def both():
+        local, port, task = table(number=number, seed=number)
+        await play(port, policy("dnd", "a", 0))
+        await task
+        remote, port, task = table(number=number, seed=number)
+        await play(port, Clumsy(port, policy("dnd", "a", 0)))
+        await task
+        assert line(remote) == line(local)
+
+    asyncio.run(both())
 
 
 async def test_pages_from_any_cursor_are_parts_of_one_sequence():

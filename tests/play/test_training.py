@@ -77,7 +77,8 @@ def weights(folder):
     return load_file(folder / "actor" / "model.safetensors")
 
 
-def test_the_tiny_model_is_built_from_its_seed_alone(home, model):
+async def test_the_tiny_model_is_built_from_its_seed_alone(home, model):
+    """In a running loop, where a command opens its participants, as well as outside of one."""
     again = tiny.ensure(SMALL, seed=3, cache=home / "again")
     for name in ("actor/model.safetensors", "critic/model.safetensors", "actor/tokenizer.json"):
         assert (again / name).read_bytes() == (model / name).read_bytes()

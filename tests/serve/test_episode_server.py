@@ -115,6 +115,24 @@ async def test_opening_an_episode_takes_the_token_where_there_is_one(api):
         assert (await client.call("GET", f"/v1/episodes/{found['episode_id']}", secret="sesame"))[0] == 401
 
 
+async def test_a_participant_that_was_named_at_the_start_may_be_seated(api, tmp_path, monkeypatch):
+    (tmp_path / "walkers.py").write_text(
+        "from envs.core import Action\n"
+        "class Walker:\n"
+        "    def __init__(self, env, seat, seed): pass\n"
+        "    async def decide(self, context, actions): return Action('walk_away')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    async with api(participants=("python:walkers:Walker",)) as client:
+        episode = await client.open(seats={"a": "python:walkers:Walker", "b": "remote"}, seed=3)
+        seat = episode.seats["b"]
+        page = await client.events(seat)
+        while not page["closed"]:
+            page = await client.events(seat, page["cursor"])
+        _, outcome = await client.call("GET", seat.path + "/outcome", secret=seat.secret)
+    assert (outcome["status"], outcome["by"]) == ("walk_away", "a")
+
+
 async def test_a_client_that_drops_comes_back_with_its_cursor(api):
     async with api() as client:
         seat = (await client.open(seats={"a": "remote", "b": "remote"})).seats["b"]
