@@ -36,19 +36,15 @@ class Field:
     def label(self) -> str:
         return self.path[-1].replace("_", " ")
 
-    @property
-    def about(self) -> str:
-        return self.schema.get("description", "")
-
     def expected(self) -> str:
-        """What may be typed, in words: "a whole number, at least 0, at most 3"."""
+        """What may be typed, in words: "a whole number, at least 0, at most 3"; of a text what it is for."""
         schema = self.schema
         if "enum" in schema:
             return listed(schema["enum"])
         if schema["type"] == "boolean":
             return "yes or no"
         if schema["type"] == "string":
-            return "text"
+            return schema.get("description", "text")
         kind = "a whole number" if schema["type"] == "integer" else "a number"
         return ", ".join(
             [kind, *(words.format(_plain(schema[key])) for key, (words, _) in BOUNDS.items() if key in schema)]

@@ -77,7 +77,7 @@ class Human:
         for field in fields_of(spec):
             while True:
                 may = "" if field.required else ", may stay empty"
-                text = await self.asker.ask(f"{field.label} ({field.about or field.expected()}{may}): ")
+                text = await self.asker.ask(f"{field.label} ({field.expected()}{may}): ")
                 if not text.strip() and field.required:
                     return None
                 if not text.strip():

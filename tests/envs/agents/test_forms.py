@@ -69,7 +69,8 @@ def test_a_question_says_what_is_expected():
         == "a number, more than 0, in steps of 0.01"
     )
     assert field(enum=["a", "b", "c"]).expected() == "a, b or c"
-    assert field(type="string", description="x").about == "x"
+    assert field(type="string").expected() == "text"
+    assert field(type="string", description="what you say").expected() == "what you say"
     assert field(type="string").label == "some thing"
 
 
