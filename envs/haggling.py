@@ -24,10 +24,18 @@ MOVES = ("message", "propose", "accept", "reject", "walk_away")
 
 OFFER = {
     "type": "object",
-    "properties": {"price": {"type": "number", "exclusiveMinimum": 0, "maximum": MOST, "multipleOf": 0.01}},
+    "properties": {
+        "price": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "maximum": MOST,
+            "multipleOf": 0.01,
+            "description": "an amount with at most two decimals",
+        }
+    },
     "required": ["price"],
     "additionalProperties": False,
-    "description": "the price of the deal: a positive amount with at most two decimals",
+    "description": "the price of the deal",
 }
 _MOVES = moves(OFFER)
 _OPENERS = without_answers(_MOVES)

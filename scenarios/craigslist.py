@@ -44,7 +44,7 @@ def check(fields: Mapping[str, Any]) -> list[str]:
 def build(fields: Mapping[str, Any], *, split: str, source: str) -> Scenario:
     """A scenario that is named by its listing and prices."""
     prices = [written(fields[key]) for key in REWARD_FIELDS]
-    name = "-".join(["craigslist", wording.slug(fields["title"]), *prices])
+    name = "-".join(["craigslist", wording.slug(fields["title"], wording.ID_CHARS), *prices])
     return Scenario(name, "craigslist", split, source, {key: fields[key] for key in FIELDS})
 
 

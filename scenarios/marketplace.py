@@ -67,7 +67,7 @@ def build(fields: Mapping[str, Any], *, split: str, source: str) -> Scenario:
     """A scenario that is named by its product and prices."""
     reservation = fields["reservation"]
     prices = [written(price) for price in (fields["list_price"], reservation["seller"], reservation["buyer"])]
-    name = "-".join(["marketplace", wording.slug(fields["product"]["name"]), *prices])
+    name = "-".join(["marketplace", wording.slug(fields["product"]["name"], wording.ID_CHARS), *prices])
     return Scenario(name, "marketplace", split, source, {key: fields[key] for key in FIELDS})
 
 

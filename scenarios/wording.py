@@ -19,6 +19,7 @@ from scenarios import jsonfile
 FACTS = (4, 5)  # sentences about the thing itself
 REMARKS = (1, 2)
 DRAWS = 60  # how often another description is tried
+ID_CHARS = 60  # of a title in an id
 
 
 @cache
@@ -50,7 +51,9 @@ class Describer:
         return " ".join(best)
 
 
-def slug(title: str) -> str:
-    """A title as part of an id: lower case words joined by hyphens."""
+def slug(title: str, most: int | None = None) -> str:
+    """A title as part of an id: lower case words joined by hyphens, as many as fit into `most` characters."""
     words = "".join(letter if letter.isalnum() else " " for letter in title.lower()).split()
-    return "-".join(words)
+    while most is not None and len(words) > 1 and len("-".join(words)) > most:
+        words.pop()
+    return "-".join(words)[:most]

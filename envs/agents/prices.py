@@ -10,6 +10,7 @@ itself, and at the end its limit exactly. An opening never equals the private nu
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -72,7 +73,7 @@ class Prices:
             assert facts.private is not None, "a buyer has a number to start below"
             start = max(1, self.rounded(facts.private * rng.uniform(*ANCHOR)))
         limit = facts.limit(rng, start, min(floor, STUBBORN))
-        limit = max(start, int(limit + 1e-6)) if facts.buys else min(start, -int(-limit + 1e-6))
+        limit = max(start, math.floor(limit + 1e-6)) if facts.buys else min(start, math.ceil(limit - 1e-6))
         return Prices(facts, start, limit, floor)
 
     def rounded(self, cents: float) -> int:

@@ -6,6 +6,7 @@ import re
 import pytest
 
 import envs
+from envs.agents.reading import Invalid, parse_action
 from envs.core import Action, Limits, run
 from envs.craigslist import brief, tell
 from scenarios.core import Scenario
@@ -25,6 +26,7 @@ PRODUCT = {
 FIELDS = {"craigslist": LISTING, "marketplace": PRODUCT}
 PROMPTS = ("full", "compact", "people")
 ACCEPT, REJECT, LEAVE, TALK = Action("accept"), Action("reject"), Action("walk_away"), Action("message", {"say": ""})
+ALL = envs.make(Scenario("s", "craigslist", "test", "here", LISTING), seed=0).specs()[0]
 
 
 class Moves:
@@ -177,3 +179,48 @@ async def test_leaks_and_due_diligence_are_reported_beside_the_reward():
     env, _ = await game("craigslist", [asks(209, "209 please"), LEAVE], [asks(275)])
     assert (env.outcome.measures["leaks_buyer"], env.outcome.measures["leaking_offers_buyer"]) == (1, 1)
     assert "leaks_seller" not in env.outcome.measures  # it has no private number
+
+
+@pytest.mark.parametrize(
+    ("written", "price"),
+    [
+        ('"7,500"', 7500),
+        ('"$7.5k"', 7500),
+        ('"$190.50"', 190.5),
+        ('"190 dollars"', 190),
+        ("190.0", 190),
+        ("1e9", 1_000_000_000),
+    ],
+)
+async def test_a_price_is_read_as_people_write_it(written, price):
+    env, _ = await game(
+        "craigslist", [parse_action(f'{{"move":"propose","offer":{{"price":{written}}}}}', ALL)], [ACCEPT]
+    )
+    assert env.outcome.agreement == {"price": price}
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        ('{"price":"-5"}', "offer price is -5, expected more than 0 and at most 1,000,000,000"),
+        ('{"price":"1e9"}', 'offer.price: "1e9" is not one clear number'),
+        ('{"price":"190 or 200"}', 'offer.price: "190 or 200" is not one clear number'),
+        ('{"price":NaN}', "offer.price: NaN is not a number"),
+        ('{"price":-Infinity}', "offer.price: -Infinity is not a number"),
+        ('{"price":null}', "offer.price: null is not a number"),
+        ('{"price":""}', 'offer.price: "" is not one clear number'),
+        ('{"price":1e10}', "offer price is 10000000000, expected more than 0 and at most 1,000,000,000"),
+        ('{"price":190.555}', "offer price is 190.555, expected at most two decimals"),
+        ('{"price":190,"delivery":true}', "offer has an unknown field 'delivery'; it has price"),
+        ('{"amount":190}', "offer does not name a price"),
+        ("190", 'offer is 190, expected an object like {"price": 190}'),
+        ("null", "propose needs the field 'offer'"),
+    ],
+)
+async def test_what_is_no_price_is_told_to_the_model_in_words_it_can_act_on(written, reason):
+    answer = parse_action(f'{{"move":"propose","offer":{written}}}', ALL)
+    if isinstance(answer, Invalid):
+        answer = Action.unreadable(written, answer.reason)
+    env, _ = await game("craigslist", [answer, LEAVE], [])
+    assert [e.payload["reason"] for e in env.channels["buyer"].events if e.type == "invalid_action"] == [reason]
+    assert env.outcome.status == "walk_away"
