@@ -82,7 +82,7 @@ def test_generate_does_not_replace_a_file_unasked(capsys, tmp_path):
         (("generate", "-n", 0), "cannot generate 0 scenarios; ask for at least 1"),
         (("generate", "-n", 9999), "dnd has only 2067 distinct scenarios in the split train, 9999 were asked for"),
         (("list", "--env", "go"), "unknown environment 'go'"),
-        (("import", "casinoo", "x"), "unknown corpus 'casinoo'; did you mean 'casino'?"),
+        (("import", "corpus", "x"), "unknown corpus 'corpus'; known: "),
         (("import", "dealornodeal", "x", "--split", "dev"), "unknown split 'dev'"),
         (("import", "dealornodeal", "x", "--out", "-"), "--out and --outcomes need the names of two different files"),
         (("import", "dealornodeal", "x", "--out", "y", "--outcomes", "y"), "--out and --outcomes need"),
