@@ -1,4 +1,5 @@
-"""Participants: scripted policies (`scripted`), language models (`llm`). All keep to one protocol, `envs.events.Agent`.
+"""Participants: scripted policies (`scripted`), language models (`llm`), people (`human`), programs elsewhere
+(`remote`). All keep to one protocol, `envs.events.Agent`.
 
 **A participant of your own** is any object with `decide`. It is made for one seat of one episode, gets that seat's
 events so far and the actions that are legal now, and returns one of them:
