@@ -124,6 +124,7 @@ class Linear:
         self.evidence = np.log([(1 - KIND) / len(WAYS)] * len(WAYS) + [KIND])  # (K,)
         self.own: list[int] = []  # our offers
         self.told = 0
+        self._order, self._level, self._starts, self._sizes = _levels(deals)
         self._look()
 
     def made(self, deal: int) -> None:
@@ -174,11 +175,11 @@ class Linear:
         factors = np.linalg.cholesky(self.covariances + 1e-10 * np.eye(self.columns.shape[1]))  # (K, F, F)
         self._values = self.means[:, None] + _noise(self.columns.shape[1]) @ factors.transpose(0, 2, 1)  # (K, H, F)
         self.weight = np.repeat(ways[:, None], SAMPLES, axis=1) / SAMPLES  # (K, H)
-        order = np.argsort(self.columns @ (ways @ self.means), kind="stable")
-        level = np.floor(self.worth / LEVEL).astype(int)
-        best = np.full(level.max() + 1, -1)
-        best[level[order]] = order  # the last one stays
-        self.deals = best[best >= 0]
+        expected = (self.columns @ (ways @ self.means))[self._order]
+        best = np.repeat(np.maximum.reduceat(expected, self._starts), self._sizes)
+        hits = np.flatnonzero(expected == best)
+        firsts = np.unique(self._level[hits], return_index=True)[1]
+        self.deals = self._order[hits[firsts]]
         self.mine = self.worth[self.deals]
         self.theirs = self._values @ self.columns[self.deals].T  # (K, H, D)
 
@@ -214,6 +215,16 @@ class Linear:
         ratio = exp(-(place**2) / 2) / sqrt(2 * pi) / below
         self.means[way] -= spread * (ratio / sqrt(variance))
         self.covariances[way] -= np.outer(spread, spread) * (ratio * (ratio + place) / variance)
+
+
+@lru_cache(maxsize=512)
+def _levels(deals: Deals) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The deals by own utility, the step of LEVEL that each is in, where each step begins, and how many are in it."""
+    worth = np.asarray(deals.mine)
+    order = np.argsort(worth, kind="stable")
+    level = np.unique(np.floor(worth[order] / LEVEL), return_inverse=True)[1]
+    starts = np.flatnonzero(np.diff(level, prepend=-1))
+    return order, level, starts, np.diff(starts, append=len(order))
 
 
 @cache

@@ -3,6 +3,7 @@
 import pytest
 
 import envs
+from envs.agents.job_interview import deals
 from envs.core import Action, run
 from envs.job_interview import answers, brief, tell
 from scenarios.core import packaged
@@ -99,3 +100,29 @@ def test_the_schema_of_an_offer_bounds_numbers_and_lists_options():
     assert (issues["salary"]["minimum"], issues["salary"]["maximum"]) == (20, 50)
     assert issues["workplace"]["enum"] == ["Tokyo", "Seoul", "Beijing", "Sydney"]
     assert [spec.name for spec in every] == list(envs.module("job_interview").MOVES)
+
+
+@pytest.mark.parametrize("seat", ["worker", "recruiter"])
+def test_the_deals_are_all_deals_and_the_least_one_is_found_by_own_utility(seat):
+    briefing = {"seat": seat, "weights": SCENARIO["weights"][seat], "options": SCENARIO["options"][seat]}
+    space = deals(briefing)
+    mine = list(space.mine)
+    assert len(mine) == len(space.offers) == 9920
+    assert mine[space.best] == pytest.approx(1)
+    for aspiration in (0, 0.123, 0.5, 0.77, 0.999, 1):
+        enough = [i for i, value in enumerate(mine) if value >= aspiration - 1e-9]
+        least = min(mine[i] for i in enough)
+        alike = [i for i in enough if mine[i] <= least + 1e-9]
+        best = max(space.guess[i] for i in alike)
+        assert sorted(space.least(aspiration)) == [i for i in alike if space.guess[i] >= best - 1e-9]
+    for number in range(0, 9920, 991):
+        assert space.index(space.offers[number]) == space.number(space.offers[number]) == number
+    guess = space.guess  # of salary and holiday alone, .2 each: one unit of salary is worth .2/30
+    step = space.index({**DEAL, "salary": 36}) - space.index(DEAL)
+    assert abs(guess[step] - guess[0]) == pytest.approx(0.2 / 30)
+
+
+def test_a_deal_is_about_what_is_worth_most_in_it_to_its_author():
+    weights = {"salary": 0.1, "weekly_holiday": 0.1, "position": 0.1, "workplace": 0.6, "company": 0.1}
+    space = deals({"seat": "worker", "weights": weights, "options": SCENARIO["options"]["worker"]})
+    assert space.about[space.best] == "the workplace"

@@ -1,0 +1,79 @@
+"""The scripted participants in every negotiation: they close, they keep their numbers, and the planner leads."""
+
+import asyncio
+import statistics
+
+import pytest
+
+import envs
+from envs.agents.scripted import names, scripted
+from envs.core import derive_seed, run
+from rewards.leakage import numbers_in
+from scenarios import NEGOTIATIONS
+from scenarios.core import packaged
+
+GAMES = 1000  # over all negotiations together
+OPPONENTS = ("linear", "boulware", "tit_for_tat")
+
+
+def play(env, number, policies, *, seed=0, **options):
+    """`policies` in the order of the seats."""
+    game = envs.make(packaged(env, "test")[number % 100], seed=seed)
+    agents = {
+        seat: scripted(env, policy, seed=derive_seed(seed, seat), options=options)
+        for seat, policy in zip(game.seats, policies, strict=True)
+    }
+    asyncio.run(run(game, agents))
+    return game
+
+
+def said(game, seat):
+    return [event.payload["say"] for _, event in game.journal if "say" in event.payload and event.payload["by"] == seat]
+
+
+@pytest.mark.parametrize("env", NEGOTIATIONS)
+def test_two_conceders_without_a_floor_close_every_game(env):
+    for number in range(100):
+        assert play(env, number, ("conceder", "conceder"), seed=number, f=0).outcome.status == "agreement"
+
+
+@pytest.mark.parametrize("env", NEGOTIATIONS)
+def test_in_a_thousand_games_nobody_but_leaky_says_a_number(env):
+    policies, games = names(), GAMES // len(NEGOTIATIONS) + 1
+    told = dict.fromkeys(policies, 0)
+    for number in range(games):
+        pair = (policies[number % len(policies)], policies[number // len(policies) % len(policies)])
+        game = play(env, number, pair, seed=number)
+        for seat, policy in zip(game.seats, pair, strict=True):
+            told[policy] += sum(bool(numbers_in(text)) for text in said(game, seat))
+    assert {policy for policy, count in told.items() if count} == {"leaky"}
+
+
+@pytest.mark.parametrize("env", NEGOTIATIONS)
+def test_what_is_said_varies(env):
+    texts = []
+    for number in range(40):
+        game = play(env, number, ("linear", "boulware"), seed=number)
+        texts += [text for seat in game.seats for text in said(game, seat)]
+    assert len(set(texts)) > 40
+    assert max(map(texts.count, set(texts))) < len(texts) / 10
+
+
+@pytest.mark.parametrize("env", ["casino", "job_interview"])
+def test_the_planner_is_above_every_other_policy_and_demanding_all_is_far_below(env):
+    """On every fourth test scenario here; the whole comparison is in the log."""
+    seats = envs.module(env).SEATS
+    rewards = {}
+    for policy in ("planner", "hardliner", "boulware", "linear", "conceder", "tit_for_tat", "demand_all"):
+        for i, seat in enumerate(seats):
+            pairs = [(policy, other) if i == 0 else (other, policy) for other in OPPONENTS]
+            rewards[policy, seat] = [
+                play(env, number, pair, seed=derive_seed(number, *seats)).outcome.seats[seat].reward
+                for number in range(0, 100, 4)
+                for pair in pairs
+            ]
+    for (policy, seat), scores in rewards.items():
+        if policy != "planner":
+            gains = [p - s for p, s in zip(rewards["planner", seat], scores, strict=True)]
+            error = statistics.stdev(gains) / len(gains) ** 0.5
+            assert statistics.mean(gains) - 1.96 * error > (0.5 if policy == "demand_all" else 0), (policy, seat)
