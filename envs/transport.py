@@ -117,8 +117,4 @@ def action_of(body: Any) -> tuple[str, Action, str]:
     if not isinstance(action, Mapping) or not isinstance(action.get("move"), str):
         raise DataError(f'action is {shown(action)}, expected an object with a "move", for example {{"move":"accept"}}')
     fields = {key: value for key, value in action.items() if key != "move"}
-    try:
-        text = json.dumps(action, sort_keys=True)
-    except RecursionError:
-        raise DataError("action is nested too deeply") from None
-    return named, Action(action["move"], fields, named), text
+    return named, Action(action["move"], fields, named), json.dumps(action, sort_keys=True)

@@ -149,6 +149,8 @@ async def answered(request: web.Request, handler: Handler) -> web.StreamResponse
         return problem(429, str(error), kind="full", headers={"Retry-After": "10"})
     except (UsageError, DataError) as error:
         return problem(400, str(error))
+    except RecursionError:  # a nest that could be read and no more
+        return problem(400, "the body is nested too deeply")
     except web.HTTPException as error:  # aiohttp's own: no such route or method, a body that is too large
         allowed = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
         said = f"{request.method} {request.path}: {error.reason}"

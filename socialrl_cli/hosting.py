@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import json
 import secrets
 import traceback
 from collections.abc import Mapping
@@ -94,16 +95,17 @@ class Host:
         self.open: dict[str, Hosted] = {}
         self.ended: dict[str, Hosted] = {}  # the newest last
         self._closing = False
-        self._keys: dict[str, tuple[Any, Hosted]] = {}  # of creations that may be sent again
+        self._keys: dict[str, tuple[str, Hosted]] = {}  # of creations that may be sent again
 
     def create(self, body: Any, key: str | None = None) -> Hosted:
         """Open the episode that a request describes; the same `key` with the same request names the same episode.
 
         Raises UsageError, DataError, and Full when no more may be open.
         """
+        asked = json.dumps(body, sort_keys=True)
         if key is not None and key in self._keys:
             before, hosted = self._keys[key]
-            if before != body:
+            if before != asked:
                 raise UsageError("Idempotency-Key: it was sent before with another request")
             return hosted
         game, limits = self._game(body)
@@ -115,7 +117,7 @@ class Host:
         self.open[hosted.id] = hosted
         hosted.task = asyncio.get_running_loop().create_task(self._play(hosted))
         if key is not None:
-            self._keys[key] = body, hosted
+            self._keys[key] = asked, hosted
         return hosted
 
     def find(self, episode: str) -> Hosted | None:

@@ -232,11 +232,3 @@ async def test_rules_that_fail_end_the_episode_and_not_the_client(monkeypatch):
 def test_what_is_no_action_at_all_is_refused_and_uses_up_no_try(body, message):
     with pytest.raises(DataError, match=message):
         action_of(body)
-
-
-def test_a_bottomless_action_is_refused():
-    nest: list = []
-    for _ in range(100_000):
-        nest = [nest]
-    with pytest.raises(DataError, match="nested too deeply"):
-        action_of({"notification_id": "a1", "action": {"move": "propose", "offer": nest}})

@@ -9,6 +9,7 @@ from envs.agents.scripted import scripted
 from envs.core import ActionSpec, Event, Limits, derive_seed
 from envs.replay import EpisodeLog, find, plain, replay
 from scenarios.core import packaged
+from socialrl_cli import episode_server
 from socialrl_cli.cast import Cast
 from socialrl_cli.episodes import Table
 from socialrl_cli.evaluation import Game
@@ -291,6 +292,33 @@ async def test_a_body_that_is_no_json_is_refused(data, content_type, status, mes
         )
         assert got == status
         assert not client.host.find(episode.id).table.env.answers
+
+
+async def test_a_nest_of_any_depth_is_answered(api):
+    async with api() as client:
+        seat = (await client.open()).seats["a"]
+        for depth in range(800, 1000):
+            data = (
+                b'{"notification_id": "a1", "action": {"move": "fly", "offer": ' + b"[" * depth + b"]" * depth + b"}}"
+            )
+            status, found = await client.call("POST", seat.path + "/actions", data, seat.secret)
+            assert (status, found.get("status")) in ((200, "invalid"), (200, "stale"), (400, None))
+            status, _ = await client.call("POST", "/v1/episodes", data, **{"Idempotency-Key": "k"})
+            assert status == 400
+
+
+async def test_a_body_that_does_not_arrive_is_not_waited_for(api, monkeypatch):
+    monkeypatch.setattr(episode_server, "BODY_S", 0.05)
+
+    async def slowly():
+        yield b'{"env": '
+        await asyncio.Event().wait()
+
+    async with api() as client:
+        head = {"Content-Type": "application/json"}
+        async with client.client.post("/v1/episodes", data=slowly(), headers=head) as answer:
+            assert answer.status == 408
+            assert (await answer.json())["error"]["message"] == "the body did not arrive within 0.05 s"
 
 
 @pytest.mark.parametrize(
