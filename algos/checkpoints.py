@@ -59,6 +59,8 @@ def save_model_folder(folder: Path, models: Models) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     models.actor.save_pretrained(folder)
     models.tokenizer.save_pretrained(folder)
+    for name, text in models.files.items():
+        (folder / name).write_text(text, encoding="utf-8")
     source = Path(models.source)
     for file in sorted(source.iterdir()) if source.is_dir() else ():
         new = folder / file.name

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import orjson
 
 from algos.rows import Row
 from scenarios.errors import DataError, ModelError
@@ -37,7 +38,7 @@ class Template:
     def text(self, messages: Messages, tools: Any = None, *, prompt: bool = False) -> str:
         try:
             return self.tokenizer.apply_chat_template(
-                list(messages), tools=tools, tokenize=False, add_generation_prompt=prompt
+                [plain(message) for message in messages], tools=tools, tokenize=False, add_generation_prompt=prompt
             )
         except Exception as error:  # templates raise whatever they like
             raise ModelError(f"{self.name}: its chat template refuses these messages: {error}") from error
@@ -57,7 +58,7 @@ class Template:
 
     def _at_once(self, messages: Messages, tools: Any) -> list[Pieces] | None:
         """From one rendering, cut where the generation prompt stands; None where that is not sure to be right."""
-        replies = [str(message["content"]) for message in messages if message["role"] == "assistant"]
+        replies = [_content(message) for message in messages if message["role"] == "assistant"]
         whole = self.text(messages, tools)
         opened = self.text(messages, tools, prompt=True)
         opening = opened[len(whole) :]
@@ -85,10 +86,35 @@ class Template:
             if before is None or not prompt.startswith(before):
                 out.append([])
                 before = ""
-            said = self.reply(whole[len(prompt) :], str(message["content"]))
+            said = self.reply(whole[len(prompt) :], _content(message))
             out[-1] += [prompt[len(before) :], said]
             before = prompt + said
         return out
+
+
+def plain(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The message as templates take it: its content one string (parts of text joined by newlines), the arguments of
+    its tool calls an object. Raises ValueError for parts that are not text."""
+    content, calls = message.get("content"), message.get("tool_calls")
+    if isinstance(content, str) and not calls:
+        return message
+    if not isinstance(content, str):
+        if not all(isinstance(part, Mapping) and part.get("type") == "text" for part in content or ()):
+            raise ValueError("only parts of type text can be rendered")
+        message = {**message, "content": "\n".join(part["text"] for part in content or ())}
+    return {**message, "tool_calls": [_parsed(call) for call in calls]} if calls else message
+
+
+def _parsed(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    function = call.get("function") or {}
+    try:
+        return {**call, "function": {**function, "arguments": orjson.loads(function["arguments"])}}
+    except (KeyError, TypeError, ValueError):  # an object already, or nothing that can be one
+        return call
+
+
+def _content(message: Mapping[str, Any]) -> str:
+    return str(plain(message)["content"])
 
 
 def rows(conversations: Iterable[Mapping[str, Any]], tokenizer: Any) -> list[Row]:

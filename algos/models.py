@@ -63,6 +63,7 @@ class Models:
     reference: Any = None
     source: str = ""  # the folder or name the actor came from
     autocast: torch.dtype | None = None
+    files: dict[str, str] = field(default_factory=dict)  # texts that are saved beside the actor, by name
     guide: Guide | None = None  # for rows that were sampled under a grammar, made when there are some
     team: Team = field(default_factory=Team)  # who computes its passes
 

@@ -11,12 +11,13 @@ import importlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from envs.agents import Agent
-from envs.agents.llm import HarnessConfig, LLMAgent, Transcribed
+from envs.agents import Agent, tom
+from envs.agents.harness import HarnessConfig, HarnessOverride
+from envs.agents.llm import LLMAgent, Transcribed
 from envs.agents.remote import Remote
 from envs.agents.scripted import scripted
 from scenarios.errors import EngineError, ModelError, RunError, UsageError
@@ -49,6 +50,16 @@ class Seat:
     def messages(self) -> list[dict[str, Any]] | None:
         """The chat that a scripted player would have had, for distillation; None for others."""
         return self.agent.messages if isinstance(self.agent, Transcribed) else None
+
+    @property
+    def tools(self) -> list[dict[str, Any]] | None:
+        """The functions that this chat offered."""
+        return self.agent.tools if isinstance(self.agent, Transcribed) else None
+
+    @property
+    def notes(self) -> list[tom.Note]:
+        """What a model believed and expected, where it was asked."""
+        return self.agent.notes if isinstance(self.agent, LLMAgent) else []
 
     def finish(self) -> None:
         """Take the recorded calls. Raises RunError when recording has failed."""
@@ -173,6 +184,13 @@ def check_participants(texts: Sequence[str], env: str, present: Sequence[str] = 
             check_participant(participant)
 
 
+def check_harness(harness: HarnessOverride, envs: Sequence[str]) -> None:
+    """Refuse what no model can be asked in these environments. Raises UsageError."""
+    if harness.scaffold == "tom":
+        for env in envs:
+            tom.mind_of(env)
+
+
 def _model_seat(opened: Opened, env: str, seed: int, session: str, failed: Callable[[str], None]) -> Seat:
     recorder = opened.recorder
     recorder.open(session)
@@ -206,9 +224,12 @@ def read_harness(folder: Path | str) -> HarnessConfig:
 
 def write_harness(folder: Path, harness: HarnessConfig) -> None:
     """Leave word of how the model in `folder` wants to be asked."""
-    from dataclasses import asdict
+    (folder / HARNESS_FILE).write_text(harness_text(harness), encoding="utf-8")
 
-    (folder / HARNESS_FILE).write_text(json.dumps(asdict(harness), indent=2) + "\n", encoding="utf-8")
+
+def harness_text(harness: HarnessConfig) -> str:
+    """What `socialrl.json` holds."""
+    return json.dumps(asdict(harness), indent=2) + "\n"
 
 
 def _attribute(participant: Participant) -> Callable[..., Agent]:

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from envs import module
+from envs.agents.harness import HarnessOverride
 from envs.agents.scripted import names
 from scenarios import NEGOTIATIONS
 from scenarios.core import resolve
 from scenarios.errors import UsageError
-from socialrl_cli.cast import Cast, check_participants
+from socialrl_cli.cast import Cast, check_harness, check_participants
 from socialrl_cli.engines.config import EmbeddedConfig
 from socialrl_cli.episodes import PlayConfig, Played, play_all
 from socialrl_cli.evaluation import (
@@ -57,6 +58,7 @@ class EvalConfig:
     seed: int = 0
     temperature: float | None = None
     max_tokens: int | None = None
+    harness: HarnessOverride = field(default_factory=HarnessOverride)
     play: PlayConfig = field(default_factory=PlayConfig)
     engine: EmbeddedConfig = field(default_factory=EmbeddedConfig)
 
@@ -109,6 +111,7 @@ def check(config: EvalConfig) -> None:
     if not config.policy:
         raise UsageError("nobody to evaluate: give --policy, for example --policy scripted:boulware")
     games_of(config, config.policy)
+    check_harness(config.harness, config.all_envs())
     for env in config.all_envs():
         check_participants((config.policy, *config.opponents, *config.all_baselines()), env)
 
@@ -130,7 +133,7 @@ def run_eval(config: EvalConfig, run: Run) -> dict[str, Any]:
 def play_eval(config: EvalConfig, policy: str, run: Run) -> list[GameResult]:
     """The results of one policy, in the order of the plan. Raises KeyboardInterrupt when stopped before the end."""
     games = games_of(config, policy)
-    override = {"temperature": config.temperature, "max_tokens": config.max_tokens}
+    override = {"temperature": config.temperature, "max_tokens": config.max_tokens, **config.harness.given()}
     with Store(run.path, rows=not policy.startswith("scripted:")) as store:
         ids = {game.episode_id for game in games}
         left = [game for game in games if game.episode_id not in store.finished]

@@ -60,6 +60,7 @@ class _Session:
     last: Call | None = None  # the play call that the next one may continue
     prompt_text: str | None = None  # of `last`
     calls: list[Call] = field(default_factory=list)
+    written: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # answers as sampled, by their tool call's id
     answers: OrderedDict[str, tuple[Any, asyncio.Task]] = field(default_factory=OrderedDict)
 
     def give_up(self) -> None:
@@ -227,11 +228,16 @@ class Recorder:
         self._record(session, call)
         if kind == "play":
             session.last, session.prompt_text = call, text
+            if self.renderer is not None and (name := requests.tool_call_id(call.message)):
+                session.written[name] = self.renderer.written(call)
         return requests.answered(request, response)
 
     def _render(self, session: _Session, messages: tuple, tools: Any) -> tuple[str, list[int]]:
         assert self.renderer is not None
-        text = self.renderer.text(messages, tools)
+        told = messages
+        if session.written:
+            told = tuple(session.written.get(requests.tool_call_id(message), message) for message in messages)
+        text = self.renderer.text(told, tools)
         ids = None
         if session.last is not None:
             ids = self.renderer.extend(session.last, messages, tools, before=session.prompt_text, after=text)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from algos.messages import plain
 from scenarios.errors import ModelError
 from socialrl_cli.calls import Call
 from socialrl_cli.output import warn
@@ -29,6 +30,7 @@ class Renderer:
         self.tokenizer = tokenizer
         self.name = str(getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__)
         self.drifted = 0
+        self._takes_tools = False  # as far as is known
         if not getattr(tokenizer, "chat_template", None):
             raise ModelError(
                 f"{self.name}: the tokenizer has no chat template; use a chat model, or put a chat_template.jinja "
@@ -40,12 +42,26 @@ class Renderer:
     def text(self, messages: Messages, tools: Sequence | None = None) -> str:
         """The prompt as the template writes it, up to where the assistant's reply begins."""
         try:
-            plain = [flat(message) for message in messages]
-            return self.tokenizer.apply_chat_template(
-                plain, tools=list(tools) if tools else None, add_generation_prompt=True, tokenize=False
-            )
+            told = [plain(message) for message in messages]
+            text = self._template(told, list(tools) if tools else None)
+            if tools and not self._takes_tools:
+                if self._template(told, None) == text:
+                    raise ModelError(f"{self.name}: its chat template writes no tools; ask for json or schema instead")
+                self._takes_tools = True
+            return text
+        except ModelError:
+            raise
         except Exception as error:  # templates raise whatever they like
             raise ModelError(f"{self.name}: its chat template refuses these messages: {error}") from error
+
+    def _template(self, messages: Messages, tools: Sequence | None) -> str:
+        return self.tokenizer.apply_chat_template(messages, tools=tools, add_generation_prompt=True, tokenize=False)
+
+    def written(self, call: Call) -> Mapping[str, Any]:
+        """The call's answer as it was sampled, tool calls in the model's own text."""
+        ids = [] if call.token_ids is None else call.token_ids.tolist()
+        ended = bool(ids) and call.finish_reason != "length" and ids[-1] in self._markers
+        return {"role": "assistant", "content": self.tokenizer.decode(ids[: len(ids) - ended])}
 
     def encode(self, text: str) -> list[int]:
         if self._fast is not None:
@@ -92,15 +108,13 @@ class Renderer:
         for written in (previous.reply, None):
             if written is None:  # tool calls and reasoning: what the tokens themselves say
                 written = self.tokenizer.decode(ids[:-1] if stop else ids, skip_special_tokens=False)
-            if after.startswith(written, len(before)):
+            if after.startswith(written + (stop or ""), len(before)):
                 rest = after[len(before) + len(written) :]
                 break
         else:
             return None
         if stop is None:  # cut off by length: the template's end marker is context
             return self.encode(rest)
-        if not rest.startswith(stop):
-            return None
         whole = self.encode(rest)  # encoded behind its marker, as in the whole text
         return whole[1:] if whole[:1] == ids[-1:] else None
 
@@ -111,15 +125,3 @@ class Renderer:
                 f"{self.name}: its chat template does not write an earlier reply as it was sampled (it strips "
                 "reasoning or white space); such prompts are rendered afresh and begin new segments"
             )
-
-
-def flat(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The message with its content as one string; parts of text are joined by newlines."""
-    content = message.get("content")
-    if isinstance(content, str):
-        return message
-    if content is None:
-        return {**message, "content": ""}
-    if not all(isinstance(part, Mapping) and part.get("type") == "text" for part in content):
-        raise ValueError("only parts of type text can be rendered")
-    return {**message, "content": "\n".join(part["text"] for part in content)}

@@ -181,6 +181,13 @@ def token_fault(call: Call, mode: str) -> str | None:
     )
 
 
+def tool_call_id(message: Mapping[str, Any]) -> str:
+    """Of the message's first tool call; "" when it has none."""
+    calls = message.get("tool_calls")
+    first = calls[0] if isinstance(calls, (list, tuple)) and calls else None
+    return str(first.get("id", "")) if isinstance(first, Mapping) else ""
+
+
 def constraints(request: Mapping[str, Any]) -> dict[str, Any]:
     """The parts of a request that constrain the sampling."""
     parts = {name: request[name] for name in GRAMMARS if request.get(name)}

@@ -15,11 +15,11 @@ from typing import Any
 
 from envs import module
 from envs import seats as seats_at
-from envs.agents.llm import HarnessConfig
+from envs.agents.harness import HarnessConfig, HarnessOverride
 from envs.core import derive_seed
 from scenarios.core import Scenario, resolve
 from scenarios.errors import UsageError
-from socialrl_cli.cast import Cast, check_participants
+from socialrl_cli.cast import Cast, check_harness, check_participants
 from socialrl_cli.engines.config import EmbeddedConfig
 from socialrl_cli.episodes import PlayConfig, Played, play_all
 from socialrl_cli.evaluation import DEFAULT_OPPONENTS, Game, summary
@@ -40,6 +40,7 @@ class RolloutConfig:
     seed: int = 0
     temperature: float | None = None
     max_tokens: int | None = None
+    harness: HarnessOverride = field(default_factory=HarnessOverride)
     transcript: HarnessConfig = field(default_factory=HarnessConfig)
     play: PlayConfig = field(default_factory=PlayConfig)
     engine: EmbeddedConfig = field(default_factory=EmbeddedConfig)
@@ -56,6 +57,7 @@ def check(config: RolloutConfig) -> None:
     if not config.policies:
         raise UsageError("nobody to watch: give --policy, for example --policy scripted:boulware")
     resolve(config.env, config.split)
+    check_harness(config.harness, (config.env,))
     check_participants((*config.policies, *config.opponents), config.env)
 
 
@@ -93,7 +95,7 @@ def run_rollout(config: RolloutConfig, run: Run) -> dict[str, Any]:
     scenarios = resolve(config.env, config.split)
     seats = module(config.env).TRAINABLE
     games = draw(scenarios, config.policies, config.opponents, seats=seats, episodes=config.episodes, seed=config.seed)
-    override = {"temperature": config.temperature, "max_tokens": config.max_tokens}
+    override = {"temperature": config.temperature, "max_tokens": config.max_tokens, **config.harness.given()}
     with Store(run.path) as store:
         left = [game for game in games if game.episode_id not in store.finished]
         with progress("episodes", len(left)) as advance:

@@ -16,6 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from envs.agents import tom
 from envs.replay import EpisodeLog
 from envs.replay import plain as as_plain
 from scenarios.errors import RunError
@@ -134,6 +135,10 @@ def records(played: Played, run: str) -> list[EpisodeRecord]:
                 opponent=game.opponent if own else game.policy,
                 calls=taken.calls,
                 messages=taken.messages,
+                tools=taken.tools,
+                turn_probes=tom.probes(
+                    taken.notes, scenario=game.scenario, seat=seat, events=played.env.channels[seat].events
+                ),
                 reward=scored.reward if paid and scored else 0.0,
                 utility=scored.utility if paid and scored else 0.0,
                 reward_parts={"outcome": scored.reward} if paid and scored else {},

@@ -20,11 +20,12 @@ from algos.messages import rows as message_rows
 from algos.models import VALUE_HEAD, ModelConfig, Models, load
 from algos.rows import Row
 from envs import module
+from envs.agents.harness import HarnessOverride
 from envs.core import derive_seed
 from scenarios.core import resolve
 from scenarios.errors import UsageError
 from socialrl_cli import buffer, grammars
-from socialrl_cli.cast import Cast, check_participants, read_harness
+from socialrl_cli.cast import HARNESS_FILE, Cast, check_harness, check_participants, harness_text, read_harness
 from socialrl_cli.engines.config import EmbeddedConfig
 from socialrl_cli.episodes import PlayConfig, Played, play_all
 from socialrl_cli.evaluation import DEFAULT_OPPONENTS, Game, GameResult, plan
@@ -50,6 +51,7 @@ class GamesConfig:
     opponents: tuple[str, ...] = DEFAULT_OPPONENTS
     temperature: float = 1.0
     max_tokens: int | None = None
+    harness: HarnessOverride = field(default_factory=HarnessOverride)
     play: PlayConfig = field(default_factory=PlayConfig)
 
 
@@ -65,10 +67,12 @@ class ValidationConfig:
 
 @dataclass(frozen=True)
 class SftRun:
-    """`train sft`: `data` are run directories (or buffer directories) whose rows are learned from."""
+    """`train sft`: `data` are run directories (or buffer directories) whose rows are learned from. `harness`: how the
+    model wants to be asked from now on, for data in another form than its own."""
 
     data: tuple[str, ...] = ()
     threads: int = 0
+    harness: HarnessOverride = field(default_factory=HarnessOverride)
     model: ModelConfig = field(default_factory=ModelConfig)
     sft: sft.Config = field(default_factory=sft.Config)
 
@@ -116,6 +120,7 @@ def check_ppo(config: PpoRun) -> None:
     """The same for `train ppo`."""
     check_model(config.model)
     resolve(config.games.env, config.games.split)
+    check_harness(config.games.harness, (config.games.env,))
     check_participants(config.games.opponents, config.games.env)
 
 
@@ -132,12 +137,19 @@ def run_sft(config: SftRun, run: Run) -> dict[str, Any]:
     quiet()
     use_threads(config.threads)
     models = load(located(config.model))
+    keep_harness(models, config.harness)
     rows = [row for name in config.data for row in rows_of(Path(name), models.tokenizer)]
     with shown(run, "sft"):
         counters = sft.train(config.sft, models, rows=rows, run=run)
     if not run.should_stop():
         run.done()
     return {"run": str(run.path), **asdict(counters), "metrics": run.metrics()[-1]}
+
+
+def keep_harness(models: Models, harness: HarnessOverride) -> None:
+    """Checkpoints say how the model was asked in training."""
+    if harness.given():
+        models.files[HARNESS_FILE] = harness_text(harness.over(read_harness(models.source)))
 
 
 def rows_of(folder: Path, tokenizer: Any) -> list[Row]:
@@ -159,7 +171,7 @@ class PpoPlay:
         games = config.games
         self.seats = module(games.env).TRAINABLE
         self.scenarios = resolve(games.env, games.split)
-        override = {"temperature": games.temperature}
+        override = {"temperature": games.temperature, **games.harness.given()}
         if games.max_tokens is not None:
             override["max_tokens"] = games.max_tokens
         self.runner = asyncio.Runner()
@@ -260,6 +272,7 @@ def run_ppo(config: PpoRun, run: Run) -> dict[str, Any]:
     quiet()
     use_threads(config.threads)
     models = load(located(config.model), critic=True, reference=config.ppo.eta > 0)
+    keep_harness(models, config.games.harness)
     player = PpoPlay(config, models, run)
     try:
         validate = player.validate if config.validation.scenarios else None

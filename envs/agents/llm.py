@@ -1,22 +1,20 @@
 """The LLM harness: a seat's events become chat messages, the model's answer becomes an action.
 
-It knows no engine: `chat` takes an OpenAI chat-completions request and returns its response. With `memory="full"`
-the conversation only grows: each call's messages are the earlier ones, the model's exact reply, and one new user
-message, so that its token prefix continues the previous call's. `opening`, `say_events`, `write_action` and
-`parse_action` are pure; `Transcribed` uses them to write down the chat that the harness would have held with a
-scripted participant in its place.
-
-Answer format `json`, memory `full`. The other formats and memories of the specification are not here yet.
+It knows no engine: `chat` takes an OpenAI chat-completions request and returns its response. Settings are in
+`harness.py`, what is sent in `conversation.py`, the forms of answers in `formats.py`, the theory-of-mind scaffold in
+`tom.py`. `Transcribed` writes down the chat that the harness would have held with a scripted participant in its place.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from envs import module
+from envs.agents import formats, tom
+from envs.agents.conversation import Conversation, Message, opening, say_events
+from envs.agents.formats import write_action
+from envs.agents.harness import HarnessConfig
 from envs.agents.reading import Invalid, parse_action
 from envs.core import derive_seed
 from envs.events import Action, ActionSpec, Agent, Event
@@ -34,145 +32,75 @@ __all__ = [
 ]
 
 Chat = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
-Message = dict[str, str]
-
-FORMATS = ("json",)
-MEMORIES = ("full",)
-PROMPTS = ("full", "compact")
-
-
-@dataclass(frozen=True, slots=True)
-class HarnessConfig:
-    """How a model is asked. `prompt`: `full` explains everything, `compact` is for small models that know."""
-
-    format: str = "json"
-    memory: str = "full"
-    prompt: str = "full"
-    temperature: float = 1.0
-    max_tokens: int = 512
-
-    def __post_init__(self) -> None:
-        for name, value, known in (
-            ("format", self.format, FORMATS),
-            ("memory", self.memory, MEMORIES),
-            ("prompt", self.prompt, PROMPTS),
-        ):
-            if value not in known:
-                raise ValueError(f"{name} is {value!r}, expected {' or '.join(known)}")
-        if not 0 <= self.temperature <= 10:
-            raise ValueError(f"temperature is {self.temperature}, expected 0 to 10")
-        if self.max_tokens < 1:
-            raise ValueError(f"max_tokens is {self.max_tokens}, expected at least 1")
-
-
-def opening(env: str, events: Sequence[Event], config: HarnessConfig) -> list[Message]:
-    """The first call's messages: the briefing as the system message, then what has happened and is asked."""
-    briefing = events[0]
-    rules = module(env)
-    system = rules.brief(briefing, config.prompt)
-    if config.prompt == "full":
-        system += "\n\n" + rules.answers(briefing)
-    seat = briefing.payload["seat"]
-    return [
-        {"role": "system", "content": system},
-        {"role": "user", "content": say_events(env, seat, events[1:], config)},
-    ]
-
-
-def say_events(env: str, seat: str, events: Sequence[Event], config: HarnessConfig) -> str:
-    """A user message: what a seat has not been told yet, the notification that it is to answer included.
-
-    Of several notifications the last one alone is told; the earlier ones are over.
-    """
-    tell = module(env).tell
-    last = len(events) - 1
-    lines = [
-        tell(event, seat, config.prompt) for i, event in enumerate(events) if i == last or event.kind != "notification"
-    ]
-    return "\n".join(line for line in lines if line)
-
-
-def write_action(action: Action) -> str:
-    """The canonical text of a move: compact JSON, `move` first, no empty `say` where it may be left out."""
-    fields = {key: _plain(value) for key, value in action.fields.items() if key != "say"}
-    if action.say or action.move == "message":
-        fields["say"] = action.say
-    return json.dumps({"move": action.move, **fields}, ensure_ascii=False, separators=(",", ":"))
-
-
-def _plain(value: Any) -> Any:
-    return {key: _plain(item) for key, item in value.items()} if isinstance(value, Mapping) else value
-
-
-class _Conversation:
-    """The messages of one seat so far; grows by a user message and a reply at a time."""
-
-    def __init__(self, env: str, config: HarnessConfig) -> None:
-        self.env, self.config = env, config
-        self.messages: list[Message] = []
-        self.seen = 0  # events that are in the messages
-
-    def asked(self, context: Sequence[Event]) -> list[Message]:
-        """The messages with what is new in the context; nothing is kept until `replied`."""
-        if not self.seen:
-            return opening(self.env, context, self.config)
-        seat = context[0].payload["seat"]
-        text = say_events(self.env, seat, context[self.seen :], self.config)
-        return [*self.messages, {"role": "user", "content": text}]
-
-    def replied(self, asked: list[Message], context: Sequence[Event], reply: str) -> None:
-        self.messages = [*asked, {"role": "assistant", "content": reply}]
-        self.seen = len(context)
 
 
 class LLMAgent:
     """A model in a seat, for one episode. Each call gets a seed of its own, derived from `seed`.
 
     A call that fails or is cut off by a deadline leaves no trace in the conversation: what it was to be told
-    comes with the next one.
+    comes with the next one. `notes` are what the model believed and expected, with the scaffold `tom`.
     """
 
     def __init__(self, chat: Chat, *, env: str, config: HarnessConfig, seed: int, model: str = "policy") -> None:
-        self.config, self.model, self.seed = config, model, seed
+        self.env, self.config, self.model, self.seed = env, config, model, seed
         self.calls = 0
+        self.notes: list[tom.Note] = []
         self._chat = chat
-        self._talk = _Conversation(env, config)
+        self._talk = Conversation(env, config)
 
     @property
     def messages(self) -> list[Message]:
-        """The conversation so far, ending with the model's last reply."""
+        """The conversation as it is kept, ending with the model's last reply."""
         return self._talk.messages
 
     async def decide(self, context: Sequence[Event], actions: Sequence[ActionSpec]) -> Action:
-        asked = self._talk.asked(context)
-        self.calls += 1
-        response = await self._chat(
-            {
-                "model": self.model,
-                "messages": asked,
-                "temperature": self.config.temperature,
-                "max_tokens": self.config.max_tokens,
-                "seed": derive_seed(self.seed, self.calls),
-            }
-        )
-        choice = response["choices"][0]
-        reply = choice["message"].get("content") or ""
-        self._talk.replied(asked, context, reply)
-        found = parse_action(reply, actions)
+        talk, config = self._talk, self.config
+        every = context[0].actions or actions
+        if talk.too_long:
+            functions = {} if config.format == "schema" else formats.constraint(self.env, actions, every, config)
+            summary = await self._ask(talk.ask_summary(), functions)
+            talk.summed_up(summary["message"].get("content") or "")
+        asked = talk.asked(context)
+        choice = await self._ask([*talk.messages, *asked], formats.constraint(self.env, actions, every, config))
+        reply = formats.reply_of(choice["message"])
+        talk.replied(asked, context, reply)
+        found, answer = formats.read(reply, actions, config)
+        if config.scaffold == "tom":
+            self.notes.append(tom.note(self.env, answer, turn=self.calls - 1, seen=len(context)))
         if isinstance(found, Action):
             return found
         reason = found.reason
         if choice.get("finish_reason") == "length":
-            reason = f"the answer was cut off after {self.config.max_tokens} tokens, be shorter; {reason}"
-        return Action.unreadable(reply, reason)
+            reason = f"the answer was cut off after {config.max_tokens} tokens, be shorter; {reason}"
+        return Action.unreadable(formats.shown(reply), reason)
+
+    async def _ask(self, messages: list[Message], form: dict[str, Any]) -> dict[str, Any]:
+        """The choice that a call gives."""
+        self.calls += 1
+        response = await self._chat(
+            {
+                "model": self.model,
+                "messages": messages,
+                "temperature": self.config.temperature,
+                "max_tokens": self.config.max_tokens,
+                "seed": derive_seed(self.seed, self.calls),
+                **form,
+            }
+        )
+        return response["choices"][0]
 
 
 class Transcribed:
-    """Another agent, and in `messages` the chat that the harness would have held in its place."""
+    """Another agent, and in `messages` the chat that the harness would have held in its place.
+
+    It forgets nothing and states no beliefs, whatever the settings say of memory and scaffold.
+    """
 
     def __init__(self, agent: Agent, *, env: str, config: HarnessConfig) -> None:
+        self.env, self.config = env, replace(config, memory="full", scaffold="none")
+        self.tools: list[dict[str, Any]] | None = None  # with the format `tools`: the functions that were offered
         self._agent = agent
-        self._talk = _Conversation(env, config)
+        self._talk = Conversation(env, self.config)
 
     @property
     def messages(self) -> list[Message]:
@@ -180,14 +108,17 @@ class Transcribed:
         return self._talk.messages
 
     async def decide(self, context: Sequence[Event], actions: Sequence[ActionSpec]) -> Action:
-        return self._noted(await self._agent.decide(context, actions), context)
+        return self._noted(await self._agent.decide(context, actions), context, actions)
 
     @property
     def choose(self) -> Callable[..., Action]:
         """There when the other agent has it."""
         choose = self._agent.choose  # type: ignore[attr-defined]
-        return lambda context, actions: self._noted(choose(context, actions), context)
+        return lambda context, actions: self._noted(choose(context, actions), context, actions)
 
-    def _noted(self, action: Action, context: Sequence[Event]) -> Action:
-        self._talk.replied(self._talk.asked(context), context, write_action(action))
+    def _noted(self, action: Action, context: Sequence[Event], actions: Sequence[ActionSpec]) -> Action:
+        if self.config.format == "tools" and self.tools is None:
+            self.tools = formats.tools(self.env, context[0].actions or actions, self.config)
+        reply = formats.written(action, self.config, len(context))
+        self._talk.replied(self._talk.asked(context), context, reply)
         return action

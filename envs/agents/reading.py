@@ -1,6 +1,7 @@
-"""A model's text → an action, or the reason why it is none, in words that the model can act on.
+"""A model's answer → an action, or the reason why it is none, in words that the model can act on.
 
-The last well-formed JSON object in the text counts; anything around it (reasoning, code fences) is ignored.
+Of a text the last well-formed JSON object counts; anything around it (reasoning, code fences) is ignored. Of function
+calls there must be one.
 Numbers are read as people mean them ("7,500", "$7.5k"); what could mean two things is invalid, not guessed.
 Legality is not looked at here: that is the environment's.
 """
@@ -35,13 +36,41 @@ class _Doubtful(ValueError):
     pass
 
 
+Found = tuple[Action | Invalid, Mapping[str, Any]]  # the move, and all fields of the answer as they were given
+
+
 def parse_action(text: str | None, actions: Sequence[ActionSpec]) -> Action | Invalid:
     """The action that a text holds. Fields that no move has are ignored, those of another move are not."""
+    return read_answer(text, actions)[0]
+
+
+def read_answer(text: str | None, actions: Sequence[ActionSpec]) -> Found:
+    """The same, and every field of the object."""
+    answer: Mapping[str, Any] = {}
     try:
         answer = _last_object(text or "")
-        return _action(answer, actions)
+        return _action(answer, actions), answer
     except _Doubtful as doubt:
-        return Invalid(str(doubt))
+        return Invalid(str(doubt)), answer
+
+
+def read_call(calls: Sequence[Mapping[str, Any]], text: str, actions: Sequence[ActionSpec]) -> Found:
+    """The action that function calls (OpenAI's `tool_calls`) make; `text` is what was said beside them."""
+    answer: Mapping[str, Any] = {}
+    try:
+        answer = _called(calls, text, [spec.name for spec in actions])
+        return _action(answer, actions), answer
+    except _Doubtful as doubt:
+        return Invalid(str(doubt)), answer
+
+
+def read_field(value: Any, schema: Mapping[str, Any]) -> Any:
+    """A value in a schema's form, numbers and words read as people mean them; None when it has another form."""
+    try:
+        value = _value("", value, schema)
+    except _Doubtful:
+        return None
+    return value if _fits(value, schema) else None
 
 
 def read_number(value: Any) -> float | int:
@@ -101,7 +130,53 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(object_pairs_hook=_pairs)
 
 
-def _action(answer: dict[str, Any], actions: Sequence[ActionSpec]) -> Action:
+def _called(calls: Sequence[Mapping[str, Any]], text: str, possible: Sequence[str]) -> dict[str, Any]:
+    """The one call as an answer: its arguments, and the function's name as the move."""
+    names = ", ".join(possible)
+    if not calls:
+        what = "it holds no function call that can be read" if text.strip() else "the answer is empty"
+        raise _Doubtful(f"{what}; call exactly one of the functions {names}")
+    if len(calls) > 1:
+        raise _Doubtful(f"it calls {len(calls)} functions; call exactly one of {names}")
+    function = calls[0].get("function") or {}
+    name, arguments = function.get("name"), function.get("arguments")
+    try:
+        fields = _DECODER.decode(arguments) if isinstance(arguments, str) and arguments.strip() else arguments or {}
+    except _Doubtful:
+        raise
+    except (ValueError, RecursionError):
+        raise _Doubtful(f"the arguments of {_shown(name)} are not a JSON object: {_shown(arguments)}") from None
+    if not isinstance(fields, dict):
+        raise _Doubtful(f"the arguments of {_shown(name)} are not a JSON object: {_shown(arguments)}")
+    return {**fields, "move": name}
+
+
+def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
+    """The part of JSON schema that moves and beliefs use."""
+    if "enum" in schema:
+        return value in schema["enum"]
+    kind = schema.get("type")
+    if kind == "object":
+        inner = schema.get("properties", {})
+        return (
+            isinstance(value, Mapping)
+            and all(key in value for key in schema.get("required", ()))
+            and all(key in inner and _fits(item, inner[key]) for key, item in value.items())
+        )
+    if kind == "array":
+        least, most = schema.get("minItems", 0), schema.get("maxItems", READ)
+        return (
+            isinstance(value, list)
+            and least <= len(value) <= most
+            and all(_fits(item, schema["items"]) for item in value)
+        )
+    if kind in ("integer", "number"):
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return number and schema.get("minimum", value) <= value <= schema.get("maximum", value)
+    return isinstance(value, str)
+
+
+def _action(answer: Mapping[str, Any], actions: Sequence[ActionSpec]) -> Action:
     possible = ", ".join(spec.name for spec in actions)
     if "move" not in answer:
         raise _Doubtful(f'the JSON object has no "move"; possible moves: {possible}')
@@ -135,6 +210,8 @@ def _value(path: str, value: Any, schema: Mapping[str, Any]) -> Any:
     if kind == "object" and isinstance(value, Mapping):
         inner = schema.get("properties", {})
         return {key: _value(f"{path}.{key}", item, inner[key]) if key in inner else item for key, item in value.items()}
+    if kind == "array" and isinstance(value, list):
+        return [_value(f"{path}[{i}]", item, schema.get("items", {})) for i, item in enumerate(value)]
     if kind in ("integer", "number"):
         try:
             number = read_number(value)
@@ -143,7 +220,7 @@ def _value(path: str, value: Any, schema: Mapping[str, Any]) -> Any:
         if kind == "integer" and not isinstance(number, int):
             raise _Doubtful(f"{path}: {_shown(value)} is not a whole number")
         return number
-    if kind == "string" and "enum" in schema and isinstance(value, str):
+    if "enum" in schema and isinstance(value, str):
         return next((known for known in schema["enum"] if known.lower() == value.strip().lower()), value)
     if kind == "string" and not isinstance(value, str):
         raise _Doubtful(f"{path} is {_shown(value)}, expected a text")

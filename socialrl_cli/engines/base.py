@@ -7,7 +7,9 @@ at the top, `token_ids` in the choice, the stop token among them. Log-probabilit
 processed: log_softmax(logits / temperature) over the support that was sampled from; at temperature 0
 (greedy) those of temperature 1.
 
-Left out: streaming (the proxy re-streams), several choices, tool parsing.
+Where a request has `tools`, calls in the answer's text come as OpenAI's `tool_calls`.
+
+Left out: streaming (the proxy re-streams), several choices.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from scenarios.errors import ModelError, UsageError
+from socialrl_cli.engines import toolcalls
 from socialrl_cli.grammars import text_of
 
 # What a plain sampler does not do, with the values that ask for nothing.
@@ -136,15 +139,25 @@ def token_array(ids: Sequence[int], name: str, vocabulary: int) -> np.ndarray:
 
 
 def write_answer(
-    asked: Sampling, token_ids: Sequence[int], logprobs: Sequence[float], tokenizer: Any, form: Any, **about: Any
+    asked: Sampling,
+    token_ids: Sequence[int],
+    logprobs: Sequence[float],
+    tokenizer: Any,
+    request: Mapping[str, Any],
+    **about: Any,
 ) -> dict[str, Any]:
-    """The answer to what was `asked`. `form`: the request's `logprobs`; `about`: chat_response's other fields."""
-    ended = token_ids[-1] in asked.stops
+    """The answer to what was `asked` by the `request`; `about`: chat_response's other fields."""
+    ended, form = token_ids[-1] in asked.stops, request.get("logprobs")
+    calls: list[dict[str, Any]] = []
+    text = tokenizer.decode(token_ids[: len(token_ids) - ended], skip_special_tokens=True)
+    if request.get("tools"):
+        text, calls = toolcalls.split(text, (*asked.prompt.tolist(), *token_ids))
     return chat_response(
         prompt_ids=asked.prompt.tolist(),
         token_ids=token_ids,
-        text=tokenizer.decode(token_ids[: len(token_ids) - ended], skip_special_tokens=True),
-        finish_reason="stop" if ended else "length",
+        text=text,
+        calls=calls,
+        finish_reason="length" if not ended else "tool_calls" if calls else "stop",
         logprobs=logprob_entries(tokenizer, token_ids, logprobs) if form is True else None,
         token_logprobs=logprobs if form == "tokens" else None,
         **about,
@@ -171,13 +184,17 @@ def chat_response(
     token_ids: Sequence[int],
     text: str,
     finish_reason: str,
+    calls: Sequence[Mapping[str, Any]] = (),
     logprobs: dict[str, Any] | None = None,
     token_logprobs: Sequence[float] | None = None,
 ) -> dict[str, Any]:
     """A chat-completions answer with the token fields. `logprobs` is OpenAI's object, `token_logprobs` plain floats."""
+    message: dict[str, Any] = {"role": "assistant", "content": text}
+    if calls:
+        message = {"role": "assistant", "content": text or None, "tool_calls": calls}
     choice: dict[str, Any] = {
         "index": 0,
-        "message": {"role": "assistant", "content": text},
+        "message": message,
         "finish_reason": finish_reason,
         "token_ids": token_ids,
         "logprobs": logprobs,

@@ -94,7 +94,7 @@ class EmbeddedEngine:
         ids, logprobs = await self._answer(asked)
         self._served += 1
         about["request_id"] = f"chatcmpl-{self._served}"
-        return base.write_answer(asked, ids, logprobs, self.tokenizer, request.get("logprobs"), **about)
+        return base.write_answer(asked, ids, logprobs, self.tokenizer, request, **about)
 
     async def score(self, token_ids: Sequence[int], top_k: int = 0) -> Scored:
         ids = base.token_array(token_ids, "token_ids", self.vocabulary)
