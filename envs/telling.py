@@ -5,7 +5,7 @@ models that learned the rules from games:
 
     they offer: I can come down a little.
     for me book 1 hat 0 ball 2 =4
-    3/10
+    3/10                               its move 3 of 10; "last" where no reply can follow it
 
 `people` is a line of a transcript. What a counterpart says is put on one line and loses its angle brackets, so that
 nobody can speak in the name of the environment. A game supplies how it writes what a seat
@@ -91,7 +91,8 @@ def _turn(event: Event, prompt: Prompt, shown: Callable[[Any], str], worth: Call
     given = payload["standing"]
     if prompt == "compact":
         table = "" if given is None else f"{shown(given)} ={worth(payload)}\n"
-        return f"{table}{payload['round']}/{payload['limit']}"
+        final = "" if payload["replies_left"] else " last"
+        return f"{table}{payload['round']}/{payload['limit']}{final}"
     table = "There is no offer to accept." if given is None else f"If you accept, {shown(given)}, {worth(payload)}."
     moves = ", ".join(spec.name for spec in event.actions)
     after = payload["replies_left"]

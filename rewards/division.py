@@ -28,7 +28,7 @@ def bundle_fault(items: tuple[str, ...], counts: Bundle, bundle: Any) -> str | N
         if item not in bundle:
             return f"does not say how many of {item}"
         units = bundle[item]
-        if not is_int(units):
+        if type(units) is not int and not is_int(units):  # the first test is the fast one
             return f"has {shown(units)} of {item}, expected an integer"
         if not 0 <= units <= count:
             return f"has {shown(units)} of {item}, expected 0 to {count}"
