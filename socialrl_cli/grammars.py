@@ -9,6 +9,7 @@ constraint is a server's own: it is kept as it was asked, and rows sampled under
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -56,6 +57,8 @@ class GrammarFile:
     def __init__(self, directory: Path | str) -> None:
         self.path = Path(directory) / FILE
         self.known: dict[str, Grammar] = read(directory)
+        if self.path.exists() and not (whole := self.path.read_bytes()).endswith(b"\n"):
+            os.truncate(self.path, whole.rfind(b"\n") + 1)  # a kill tore the last line
 
     def add(self, calls: Iterable[Call]) -> None:
         """Keep the grammars of these calls; on disk before the rows that name them. Raises OSError."""
@@ -66,10 +69,7 @@ class GrammarFile:
         lines = b"".join(orjson.dumps(asdict(grammar)) + b"\n" for grammar in new.values() if grammar is not None)
         if not lines:
             return
-        with open(self.path, "ab+") as file:
-            if file.tell():
-                file.seek(-1, 2)
-                lines = lines if file.read(1) == b"\n" else b"\n" + lines  # a kill tore the last line
+        with open(self.path, "ab") as file:
             file.write(lines)
         self.known |= {name: grammar for name, grammar in new.items() if grammar is not None}
 
@@ -78,14 +78,11 @@ def read(directory: Path | str) -> dict[str, Grammar]:
     """The grammars beside the shards of a buffer, by id; a last line torn by a kill is left out."""
     path = Path(directory) / FILE
     found = {}
-    lines = path.read_bytes().split(b"\n") if path.exists() else []
-    for number, line in enumerate(lines, 1):
+    whole = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    for number, line in enumerate(whole, 1):
         try:
-            grammar = Grammar(**orjson.loads(line)) if line else None
+            grammar = Grammar(**orjson.loads(line))
         except (ValueError, TypeError) as error:
-            if number == len(lines):
-                break
             raise DataError(f"{path}: line {number} is not a grammar ({error})") from error
-        if grammar is not None:
-            found[grammar.id] = grammar
+        found[grammar.id] = grammar
     return found

@@ -140,6 +140,8 @@ def _called(calls: Sequence[Mapping[str, Any]], text: str, possible: Sequence[st
         raise _Doubtful(f"it calls {len(calls)} functions; call exactly one of {names}")
     function = calls[0].get("function") or {}
     name, arguments = function.get("name"), function.get("arguments")
+    if not isinstance(name, str):
+        raise _Doubtful(f"the call names no function; call exactly one of {names}")
     try:
         fields = _DECODER.decode(arguments) if isinstance(arguments, str) and arguments.strip() else arguments or {}
     except _Doubtful:

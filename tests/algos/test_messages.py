@@ -105,3 +105,22 @@ def test_what_cannot_be_tokenised_is_refused_in_one_line(make: SimpleNamespace) 
     tokenizer.chat_template = None
     with pytest.raises(ModelError, match="no chat template"):
         rows([conversation()], tokenizer)
+
+
+def test_a_function_call_is_what_the_template_writes_of_it(make) -> None:
+    template = (
+        "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] }}"
+        "{% for c in m.tool_calls or [] %}{{ c.function | tojson }}{% endfor %}{{ '<|im_end|>\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    )
+    tokenizer = make.tokenizer(template)
+    call = {"id": "1", "type": "function", "function": {"name": "accept", "arguments": '{"say":"Yes."}'}}
+    messages = [
+        {"role": "user", "content": "so?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "done"},
+        {"role": "assistant", "content": "Good."},
+    ]
+    (row,) = rows([{"episode_id": "e", "env": "toy", "seat": "a", "messages": messages}], tokenizer)
+    said = tokenizer.decode(row.token_ids[row.loss_mask])
+    assert said == '{"name": "accept", "arguments": {"say": "Yes."}}<|im_end|>Good.<|im_end|>'

@@ -122,6 +122,34 @@ def test_masks_are_kept_packed_and_once(played, model):
     assert allowed(models, actor_tokens([replace(row, grammars=()) for row in batch.rows])) is None
 
 
+def test_beliefs_and_predictions_are_kept_by_turn(home, model):
+    config = RolloutConfig(
+        policies=(f"model:{model / 'actor'}",), opponents=("scripted:linear",), episodes=3, max_tokens=64,
+        harness=HarnessOverride(format="schema", scaffold="tom"), play=PLAY, engine=ENGINE,
+    )  # fmt: skip
+    check(config)
+    with Run.open(home / "tom") as run:
+        assert run_rollout(config, run)["failed"] == 0
+    told = 0
+    for row in buffer.read(home / "tom" / "buffer").to_pylist():
+        probes = row["turn_probes"]
+        if not row["agent"].startswith("model:"):
+            assert probes == []
+            continue
+        turns = [span["turn"] for span in row["call_spans"]]
+        assert [(p["turn"], p["name"]) for p in probes] == [(t, n) for t in turns for n in ("infer", "anticipate")]
+        replies = [m["content"] for m in json.loads(row["messages"]) if m["role"] == "assistant"]
+        for probe, text in zip(probes[::2], replies, strict=True):
+            value = json.loads(probe["value"])
+            if text.endswith("}"):
+                said = json.loads(text)
+                if set(said) >= {"infer", "move", "anticipate"}:
+                    assert value["said"] == said["infer"]
+                    told += 1
+            assert value["right"] in (True, False)
+    assert told > 0
+
+
 def test_rows_whose_grammar_is_lost_are_refused(played):
     with pytest.raises(DataError, match=r"the grammar 'g-\w+' is not beside the shards"):
         buffer.to_rows(buffer.read(played / "buffer"))
