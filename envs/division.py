@@ -68,7 +68,7 @@ class Division(Bargain):
         return bundle(self.items, self.take(offer))
 
     def gives(self, offer: Any) -> Mapping[str, int]:
-        return bundle(self.items, tuple(map(sub, self.counts, self.take(offer))))
+        return left(self.items, self.counts, self.take(offer))
 
     def value(self, seat: str, given: Any) -> Mapping[str, Any]:
         return {"worth": worth(self.values[seat], self.take(given))}
@@ -82,6 +82,12 @@ class Division(Bargain):
 def bundle(items: tuple[str, ...], numbers: Numbers) -> Mapping[str, int]:
     """Numbers by item, in one read-only form."""
     return MappingProxyType(dict(zip(items, numbers, strict=True)))
+
+
+@lru_cache(maxsize=4096)
+def left(items: tuple[str, ...], counts: Numbers, taken: Numbers) -> Mapping[str, int]:
+    """What `taken` leaves of the counts."""
+    return bundle(items, tuple(map(sub, counts, taken)))
 
 
 @lru_cache(maxsize=256)

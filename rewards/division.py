@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from rewards import allocation
@@ -18,11 +19,12 @@ from scenarios.errors import DataError
 from scenarios.jsonfile import is_int, shown
 
 SEATS = ("a", "b")
+MAPPINGS = {dict, MappingProxyType}
 
 
 def bundle_fault(items: tuple[str, ...], counts: Bundle, bundle: Any) -> str | None:
     """Why something cannot be a seat's part of these counts; None when it can."""
-    if type(bundle) is not dict and not isinstance(bundle, Mapping):  # the first test is the fast one
+    if type(bundle) not in MAPPINGS and not isinstance(bundle, Mapping):  # the first test is the fast one
         return f"is {shown(bundle)}, expected an object with {', '.join(items[:-1])} and {items[-1]}"
     for item, count in zip(items, counts, strict=True):
         if item not in bundle:

@@ -189,10 +189,10 @@ class Scripted:
         choice = self._policy(state)
         deal = choice.deal
         if deal is None:
-            return Action(choice.move, {"say": self._words(state, choice)})
+            return Action(choice.move, {"say": self._words(state, choice, None)})
         if not state.made:
             deal = state.deals.opening(deal)
-        fields = {"offer": state.deals.offer(deal), "say": self._words(state, choice._replace(deal=deal))}
+        fields = {"offer": state.deals.offer(deal), "say": self._words(state, choice, deal)}
         state.made.append(deal)
         return Action(choice.move, fields)
 
@@ -219,8 +219,8 @@ class Scripted:
         state.standing = None if given is None else state.deals.index(given)
         return state
 
-    def _words(self, state: State, choice: Choice) -> str:
-        deals, deal = state.deals, choice.deal
+    def _words(self, state: State, choice: Choice, deal: int | None) -> str:
+        deals = state.deals
         if self.name == "leaky" and deal is not None:
             return deals.secrets[int(self._rng.random() * len(deals.secrets))]
         moment = choice.moment or MOMENTS[choice.move]
