@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,13 +53,16 @@ def backend_version() -> str:
     return version(BACKEND)
 
 
-def json_grammar(schema: Mapping[str, Any] | str) -> str:
+def json_grammar(schema: Mapping[str, Any]) -> str:
     """The text of the grammar of a JSON schema; answers are compact JSON with the fields in the schema's order."""
+    return _json_grammar(json.dumps(schema))
+
+
+@lru_cache(maxsize=KEPT_GRAMMARS)
+def _json_grammar(schema: str) -> str:
     import llguidance
 
-    return llguidance.LLMatcher.grammar_from_json_schema(
-        schema if isinstance(schema, str) else json.dumps(schema), overrides={"whitespace_flexible": False}
-    )
+    return llguidance.LLMatcher.grammar_from_json_schema(schema, overrides={"whitespace_flexible": False})
 
 
 def ending_tokens(model: Any, tokenizer: Any) -> frozenset[int]:

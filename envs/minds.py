@@ -5,7 +5,9 @@ A game describes its counterpart as one `Mind` in its module, under the name MIN
 counterpart's next move and, for `propose`, whether the offer will be better, equal or worse for oneself than the
 counterpart's last one:
 
-    {"move": "propose", "offer": "better"}        {"move": "accept"}
+    {"reply": "propose", "offer": "better"}        {"reply": "accept"}
+
+It has no field "move", so that a piece of a broken answer is never taken for one's own move.
 """
 
 from __future__ import annotations
@@ -69,8 +71,8 @@ def came(events: Sequence[Event], seat: str, after: int, worth: Callable[[Any], 
             continue
         offered = worth(event.payload["gives"]) if event.type == "proposal" else None
         if event.seq > after:
-            move = {"move": MOVE_OF[event.type]}
-            return move if offered is None or last is None else {**move, "offer": compared(offered, last)}
+            reply = {"reply": MOVE_OF[event.type]}
+            return reply if offered is None or last is None else {**reply, "offer": compared(offered, last)}
         last = last if offered is None else offered
     return None
 

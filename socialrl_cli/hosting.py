@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from envs import module
 from envs import seats as seats_at
+from envs.agents.harness import HarnessOverride
 from envs.core import Limits
 from envs.transport import Port
 from scenarios.core import SPLITS, Scenario, packaged
@@ -53,6 +54,7 @@ class ServeConfig:
     keep: int = 256
     limits: Limits = field(default_factory=Limits)
     engine: EmbeddedConfig = field(default_factory=EmbeddedConfig)
+    harness: HarnessOverride = field(default_factory=HarnessOverride)
 
     def __post_init__(self) -> None:
         if self.max_open < 1 or self.keep < 1:

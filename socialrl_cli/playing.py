@@ -17,6 +17,7 @@ from typing import Any
 
 from envs import module
 from envs import seats as seats_at
+from envs.agents.harness import HarnessOverride
 from envs.agents.human import Human
 from envs.core import Limits
 from scenarios.core import Scenario, packaged, resolve
@@ -36,10 +37,11 @@ STOPPED = "interrupted"
 
 @dataclass(frozen=True)
 class SittingConfig:
-    """How long a person may think, and how a model opposite is run."""
+    """How long a person may think, and how a model opposite is run and asked."""
 
     limits: Limits = field(default_factory=lambda: Limits(decide_timeout_s=3600.0, episode_timeout_s=6 * 3600.0))
     engine: EmbeddedConfig = field(default_factory=EmbeddedConfig)
+    harness: HarnessOverride = field(default_factory=HarnessOverride)
 
 
 def the_game(
@@ -89,7 +91,8 @@ def play_game(game: Game, config: SittingConfig, path: Path, asker: Terminal) ->
         return people[-1]
 
     async def play() -> Played:
-        async with Cast(path / "calls", engine=config.engine, human=sit) as cast:
+        override = config.harness.given()
+        async with Cast(path / "calls", engine=config.engine, override=override, human=sit) as cast:
             cast.prepare((game.opponent,))
             table = Table(game, cast, config.limits)
             return await _until_stopped(table)

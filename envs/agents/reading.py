@@ -104,6 +104,10 @@ def _last_object(text: str) -> dict[str, Any]:
             value, end = _DECODER.raw_decode(text, place)
         except _Doubtful as error:
             found, doubt, end = None, str(error), place + 1
+        except json.JSONDecodeError as error:
+            if error.msg.startswith("Unterminated") or error.pos >= len(text.rstrip()):
+                break  # cut off: what stands inside is part of it
+            end = place + 1
         except (ValueError, RecursionError):
             end = place + 1
         else:

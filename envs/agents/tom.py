@@ -1,7 +1,7 @@
 """The `tom` scaffold, Infer → Act → Anticipate: beside its move an answer holds what the model believes of the
 counterpart's private state, before it, and the reply that it expects, behind it.
 
-    {"infer":{"book":2,"hat":1,"ball":2},"move":"accept","anticipate":{"move":"message"}}
+    {"infer":{"book":2,"hat":1,"ball":2},"move":"accept","anticipate":{"reply":"message"}}
 
 Neither leaves the seat. What is missing or malformed costs no move; it is recorded as None and is never right. What a
 belief is, and when it is right, is the game's (`envs.minds`).
@@ -53,8 +53,8 @@ def fields(env: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The JSON schemas of what stands before the move's own fields, and of what stands behind them."""
     prediction = {
         "type": "object",
-        "properties": {"move": {"enum": moves(env)}, "offer": {"enum": list(COMPARISONS)}},
-        "required": ["move"],
+        "properties": {"reply": {"enum": moves(env)}, "offer": {"enum": list(COMPARISONS)}},
+        "required": ["reply"],
         "additionalProperties": False,
     }
     return {INFER: dict(mind_of(env).schema)}, {ANTICIPATE: prediction}
@@ -69,7 +69,7 @@ def moves(env: str) -> list[str]:
 def instructions(env: str) -> str:
     """What the full prompt says of the scaffold."""
     mind = mind_of(env)
-    belief, prediction = ({INFER: example(mind.schema)}, {ANTICIPATE: {"move": "propose", "offer": "better"}})
+    belief, prediction = ({INFER: example(mind.schema)}, {ANTICIPATE: {"reply": "propose", "offer": "better"}})
     return TEXT.format(
         about=mind.about, belief=_inner(belief), moves=", ".join(moves(env)), prediction=_inner(prediction)
     )

@@ -44,7 +44,9 @@ def evaluate(
     ),
     junit: Path | None = typer.Option(None, "--junit", help="Write the verdict there, a test case an environment."),
     by_opponent: bool = typer.Option(False, "--by-opponent", help="Also a column for each opponent."),
-    sets: list[str] = typer.Option([], "--set", help="Any other key: --set play.retries=0.", metavar="KEY=VALUE"),
+    sets: list[str] = typer.Option(
+        [], "--set", help="Any other key: --set harness.format=schema.", metavar="KEY=VALUE"
+    ),
     run: Path | None = typer.Option(None, "--run", help="Keep games and results there (default: nowhere)."),
     resume: bool = typer.Option(False, "--resume", help="Play what an interrupted call has not finished."),
     clean: bool = typer.Option(False, "--clean", help="Remove what an earlier run has left there first."),

@@ -36,6 +36,7 @@ def rollout(
 
     \b
     Example: socialrl rollout --env dnd --policy scripted:boulware --opponent scripted:conceder -n 100
+    Example: socialrl rollout --policy model:tiny -n 10 --set harness.format=schema --set harness.scaffold=tom
     """
     from socialrl_cli.engines.config import check_engine
     from socialrl_cli.launch import as_list, launch

@@ -74,7 +74,7 @@ async def _serve(config: ServeConfig, path: Path, token: str, *, resume: bool, c
 
     with Run.open(path, dump(config), resume=resume, clean=clean) as opened:
         stop = stop_asked()
-        async with Cast(path / "calls", engine=config.engine) as cast:
+        async with Cast(path / "calls", engine=config.engine, override=config.harness.given()) as cast:
             cast.prepare(config.participants)
             with Store(path, rows=bool(config.participants)) as store:
                 host = Host(config, cast, store)

@@ -70,6 +70,7 @@ def ppo(
 
     \b
     Example: socialrl train ppo quickstart --model runs/warm/checkpoints/step-200 --set steps=20
+    Example: socialrl train ppo quickstart --model run:runs/warm --set games.harness.format=schema
     """
     from socialrl_cli.engines.config import check_engine
     from socialrl_cli.launch import as_list, launch

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from socialrl_cli import main
+from socialrl_cli.buffer import read
 from socialrl_cli.rundir import find_checkpoint, read_metrics
 
 pytestmark = pytest.mark.slow
@@ -64,6 +65,23 @@ def test_as_it_comes_it_talks_past_the_game_and_the_run_goes_on(
     figures = json.loads(capfd.readouterr().out)
     assert (figures["games"], figures["failed"], figures["mean"]) == (2, 0, 0.0)
     assert figures["invalid"] == 1.0
+
+
+def test_under_a_schema_it_plays_legal_moves_as_it_comes(
+    folder: Path, model: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    play = ["rollout", "--policy", f"model:{model}", "--opponent", "scripted:linear", "-n", "2", "--json"]
+    sets = ["harness.format=schema", "harness.scaffold=tom", "max_tokens=96", "play.moves_per_seat=1", "play.retries=1"]
+    argv = [*play, *SMALL, "--run", str(folder / "schema"), *(word for text in sets for word in ("--set", text))]
+    assert main.run(argv) == 0
+    figures = json.loads(capfd.readouterr().out)
+    assert (figures["games"], figures["failed"]) == (2, 0)
+    rows = [row for row in read(folder / "schema" / "buffer").to_pylist() if row["agent"] == f"model:{model}"]
+    replies = [m["content"] for row in rows for m in json.loads(row["messages"]) if m["role"] == "assistant"]
+    whole = [json.loads(text) for text in replies if text.endswith("}}")]
+    assert whole
+    assert all(set(answer) >= {"infer", "move", "anticipate"} for answer in whole)
+    assert {probe["name"] for row in rows for probe in row["turn_probes"]} == {"infer", "anticipate"}
 
 
 def test_it_imitates_with_adapters_on_all_linear_layers(warm: Path) -> None:

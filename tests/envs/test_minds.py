@@ -54,12 +54,12 @@ CHANNEL = [
 @pytest.mark.parametrize(
     ("after", "move"),
     [
-        (-1, {"move": "message"}),
-        (0, {"move": "propose"}),  # the first offer: there is none to compare it with
-        (1, {"move": "propose", "offer": "better"}),
-        (3, {"move": "reject"}),
-        (4, {"move": "propose", "offer": "equal"}),
-        (5, {"move": "propose", "offer": "worse"}),
+        (-1, {"reply": "message"}),
+        (0, {"reply": "propose"}),  # the first offer: there is none to compare it with
+        (1, {"reply": "propose", "offer": "better"}),
+        (3, {"reply": "reject"}),
+        (4, {"reply": "propose", "offer": "equal"}),
+        (5, {"reply": "propose", "offer": "worse"}),
         (6, None),
     ],
 )
@@ -70,21 +70,21 @@ def test_what_came_next_is_named_as_a_prediction_names_it(after, move):
 @pytest.mark.parametrize(
     ("predicted", "is_right"),
     [
-        ({"move": "propose", "offer": "better"}, True),
-        ({"move": "propose", "offer": "worse"}, False),
-        ({"move": "propose"}, False),
-        ({"move": "accept"}, False),
+        ({"reply": "propose", "offer": "better"}, True),
+        ({"reply": "propose", "offer": "worse"}, False),
+        ({"reply": "propose"}, False),
+        ({"reply": "accept"}, False),
         (None, False),
         ("propose", False),
     ],
 )
 def test_a_predicted_offer_must_be_right_about_its_worth_too(predicted, is_right):
-    assert foreseen(predicted, {"move": "propose", "offer": "better"}) is is_right
+    assert foreseen(predicted, {"reply": "propose", "offer": "better"}) is is_right
 
 
 def test_where_nothing_can_be_compared_the_name_of_the_move_is_enough():
-    assert foreseen({"move": "propose", "offer": "worse"}, {"move": "propose"})
-    assert foreseen({"move": "accept", "offer": "worse"}, {"move": "accept"})
+    assert foreseen({"reply": "propose", "offer": "worse"}, {"reply": "propose"})
+    assert foreseen({"reply": "accept", "offer": "worse"}, {"reply": "accept"})
 
 
 def test_offers_compare_by_what_they_are_worth():

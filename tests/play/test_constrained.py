@@ -17,6 +17,7 @@ from algos.rows import actor_tokens
 from envs.agents.harness import HarnessOverride
 from scenarios.errors import DataError, UsageError
 from socialrl_cli import buffer, grammars, tiny
+from socialrl_cli.callfiles import read_calls
 from socialrl_cli.cast import read_harness
 from socialrl_cli.engines.config import EmbeddedConfig
 from socialrl_cli.episodes import PlayConfig
@@ -148,6 +149,28 @@ def test_beliefs_and_predictions_are_kept_by_turn(home, model):
                     told += 1
             assert value["right"] in (True, False)
     assert told > 0
+
+
+@pytest.mark.parametrize(
+    "memory", [HarnessOverride("schema", "window", window=1), HarnessOverride("json", "summary", summary_chars=90)]
+)
+def test_a_memory_that_forgets_makes_segments_and_trains_each_token_once(home, model, memory):
+    config = RolloutConfig(
+        policies=(f"model:{model / 'actor'}",), opponents=("scripted:boulware",), episodes=2, max_tokens=12,
+        harness=memory, play=PLAY, engine=ENGINE,
+    )  # fmt: skip
+    path = home / f"forgets-{memory.memory}"
+    with Run.open(path) as run:
+        assert run_rollout(config, run)["failed"] == 0
+    rows = [row for row in buffer.read(path / "buffer").to_pylist() if row["agent"].startswith("model:")]
+    calls = [call for call in read_calls(path / "calls") if call.error is None]
+    assert sum(sum(row["loss_mask"]) for row in rows) == sum(len(call.token_ids) for call in calls)
+    spans = [(row["episode_id"], row["seat"], span["turn"]) for row in rows for span in row["call_spans"]]
+    assert len(set(spans)) == len(spans) == len(calls)
+    assert max(row["n_segments"] for row in rows) > 1
+    if memory.memory == "summary":
+        said = [json.loads(row["messages"])[1]["content"] for row in rows if row["segment"] > 0]
+        assert all(text.startswith("so far: ") for text in said)
 
 
 def test_rows_whose_grammar_is_lost_are_refused(played):

@@ -90,7 +90,7 @@ async def test_with_the_scaffold_an_answer_begins_with_a_belief_and_ends_with_a_
     for actions, action in (await moves_of(name, ("linear",)))[:6]:
         grammar = json_grammar(formats.answer_schema(name, actions, config))
         move = json.loads(write_action(action))
-        whole = {"infer": belief, **move, "anticipate": {"move": "propose", "offer": "worse"}}
+        whole = {"infer": belief, **move, "anticipate": {"reply": "propose", "offer": "worse"}}
         text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
         assert accepts(grammar, text), text
         assert not accepts(grammar, write_action(action))

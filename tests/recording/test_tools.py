@@ -100,3 +100,19 @@ async def test_a_template_that_writes_no_functions_is_refused(tokenizer: Any, tm
     tools = [{"type": "function", "function": {"name": "accept", "parameters": {"type": "object", "properties": {}}}}]
     with pytest.raises(ModelError, match="its chat template writes no tools; ask for json or schema instead"):
         await recorder.chat("s", {"messages": [{"role": "user", "content": "hello"}], "tools": tools})
+
+
+async def test_a_server_elsewhere_gets_functions_and_schemas_as_they_were_asked(scripted: Any, tmp_path: Path) -> None:
+    reply = {"choices": [{"message": {"role": "assistant", "content": '{"move":"accept"}'}, "finish_reason": "stop"}]}
+    engine = scripted([reply, reply], token_input=False, ids=False)
+    recorder = Recorder(engine, tmp_path, mode="distill")
+    tools = [{"type": "function", "function": {"name": "accept", "parameters": {"type": "object", "properties": {}}}}]
+    form = {"type": "json_schema", "json_schema": {"name": "move", "schema": {"const": 1}}}
+    messages = [{"role": "user", "content": "hello"}]
+    await recorder.chat("s", {"messages": messages, "tools": tools})
+    await recorder.chat("s", {"messages": messages, "response_format": form})
+    assert engine.asked[0]["tools"] == tools
+    assert engine.asked[1]["response_format"] == form
+    calls = recorder.finish("s")
+    assert [call.tools for call in calls] == [tools, None]
+    assert [call.grammar is None for call in calls] == [True, False]

@@ -216,7 +216,7 @@ BELIEF = {"book": 2, "hat": 1, "ball": 2}
 
 
 def thought(move, infer=None, anticipate=None):
-    return json.dumps({"infer": infer or BELIEF, **move, "anticipate": anticipate or {"move": "message"}})
+    return json.dumps({"infer": infer or BELIEF, **move, "anticipate": anticipate or {"reply": "message"}})
 
 
 async def test_the_scaffold_asks_for_a_belief_a_move_and_a_prediction():
@@ -224,11 +224,11 @@ async def test_the_scaffold_asks_for_a_belief_a_move_and_a_prediction():
     model, agent, env = await talk(replies, [BALLS], scaffold="tom")
     system = model.requests[0]["messages"][0]["content"]
     assert 'First "infer": what one of each item is worth to the other party, as you believe it now' in system
-    assert '"anticipate":{"move":"propose","offer":"better"}' in system
+    assert '"anticipate":{"reply":"propose","offer":"better"}' in system
     assert env.outcome.status == "agreement"
     assert agent.notes == [
-        Note(0, 2, BELIEF, {"move": "message"}),
-        Note(1, len(env.channels["a"].events) - 2, BELIEF, {"move": "message"}),
+        Note(0, 2, BELIEF, {"reply": "message"}),
+        Note(1, len(env.channels["a"].events) - 2, BELIEF, {"reply": "message"}),
     ]
     said = [event.payload for event in env.channels["b"].events]
     assert not any("infer" in str(dict(payload)) for payload in said)  # it stays with its seat
@@ -236,9 +236,9 @@ async def test_the_scaffold_asks_for_a_belief_a_move_and_a_prediction():
 
 async def test_beliefs_and_predictions_get_the_truth_beside_them():
     replies = [
-        thought({"move": "message", "say": "Hm."}, anticipate={"move": "propose", "offer": "worse"}),
-        thought({"move": "reject"}, {**BELIEF, "hat": 3}, {"move": "propose", "offer": "better"}),
-        thought({"move": "reject"}, {"book": "two", "hat": 1, "ball": 2}, {"move": "accept"}),
+        thought({"move": "message", "say": "Hm."}, anticipate={"reply": "propose", "offer": "worse"}),
+        thought({"move": "reject"}, {**BELIEF, "hat": 3}, {"reply": "propose", "offer": "better"}),
+        thought({"move": "reject"}, {"book": "two", "hat": 1, "ball": 2}, {"reply": "accept"}),
         thought({"move": "walk_away"}),
     ]
     _, agent, env = await talk(replies, [BALLS, takes(0, 0, 3), takes(1, 2, 3)], scaffold="tom")
@@ -249,7 +249,7 @@ async def test_beliefs_and_predictions_get_the_truth_beside_them():
         (2, "infer", True), (2, "anticipate", False),
         (3, "infer", True), (3, "anticipate", None),  # nothing came any more
     ]  # fmt: skip
-    assert found[3]["value"]["said"] == {"move": "propose", "offer": "better"}
+    assert found[3]["value"]["said"] == {"reply": "propose", "offer": "better"}
 
 
 @pytest.mark.parametrize(
@@ -257,8 +257,8 @@ async def test_beliefs_and_predictions_get_the_truth_beside_them():
     [
         '{"move":"walk_away"}',
         '{"infer":"hats","move":"walk_away","anticipate":"accept"}',
-        '{"infer":{"book":2,"hat":1},"move":"walk_away","anticipate":{"move":"sing"}}',
-        '{"infer":{"book":2,"hat":1,"ball":99},"move":"walk_away","anticipate":{"move":"propose","offer":"nice"}}',
+        '{"infer":{"book":2,"hat":1},"move":"walk_away","anticipate":{"reply":"sing"}}',
+        '{"infer":{"book":2,"hat":1,"ball":99},"move":"walk_away","anticipate":{"reply":"propose","offer":"nice"}}',
     ],
 )
 async def test_a_belief_that_cannot_be_read_costs_no_move(answer):
@@ -268,12 +268,27 @@ async def test_a_belief_that_cannot_be_read_costs_no_move(answer):
     assert (note.infer, note.anticipate) == (None, None)
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '{"infer":{},"move":"reject","say":"No.","anticipate":{"reply":"accept"}',
+        '{"infer":{"move":"accept"},"move":"propose","offer":{"book":1,"hat":2,"ball":0},"say":"So',
+        '{"infer":{},"move":"propose" "offer":{"book":1},"anticipate":{"reply":"accept"}}',
+        '{"plan":{"move":"accept"},"move":"propose","offer":',
+    ],
+)
+async def test_a_piece_of_a_broken_answer_is_no_move(answer):
+    _, _, env = await talk([WAIT, answer, '{"move":"walk_away"}'], [BALLS], scaffold="tom")
+    assert [a.kind for a in env.answers if a.seat == "a"] == ["action", "invalid", "action"]
+    assert env.outcome.status == "walk_away"
+
+
 @pytest.mark.parametrize("format", ["tools", "schema"])
 async def test_the_scaffold_is_part_of_functions_and_schemas(format):
-    arguments = json.dumps({"infer": BELIEF, "anticipate": {"move": "reject"}})
+    arguments = json.dumps({"infer": BELIEF, "anticipate": {"reply": "reject"}})
     replies = {
         "tools": calls(("walk_away", arguments)),
-        "schema": thought({"move": "walk_away"}, None, {"move": "reject"}),
+        "schema": thought({"move": "walk_away"}, None, {"reply": "reject"}),
     }
     model, agent, _ = await talk([replies[format]], [], format=format, scaffold="tom")
     (request,) = model.requests
@@ -284,7 +299,7 @@ async def test_the_scaffold_is_part_of_functions_and_schemas(format):
     )
     assert list(one["properties"]) == ["infer", *(["move"] if format == "schema" else []), "say", "anticipate"]
     assert {"infer", "anticipate"} <= set(one["required"])
-    assert (agent.notes[0].infer, agent.notes[0].anticipate) == (BELIEF, {"move": "reject"})
+    assert (agent.notes[0].infer, agent.notes[0].anticipate) == (BELIEF, {"reply": "reject"})
 
 
 async def test_a_scripted_game_can_be_written_down_as_function_calls():
