@@ -85,9 +85,11 @@ def read(
 
 
 def reply_of(message: Mapping[str, Any]) -> Message:
-    """A model's message as it is sent back to it."""
-    reply = {"role": "assistant", "content": message.get("content") or ""}
-    return {**reply, "tool_calls": message["tool_calls"]} if message.get("tool_calls") else reply
+    """A model's message as it is sent back to it; what has not the form of a message is left out."""
+    content, calls = message.get("content"), message.get("tool_calls")
+    reply = {"role": "assistant", "content": content if isinstance(content, str) else ""}
+    found = [call for call in calls if isinstance(call, Mapping)] if isinstance(calls, (list, tuple)) else []
+    return {**reply, "tool_calls": found} if found else reply
 
 
 def told(text: str, after: Message | None) -> list[Message]:

@@ -142,7 +142,8 @@ def _called(calls: Sequence[Mapping[str, Any]], text: str, possible: Sequence[st
         raise _Doubtful(f"{what}; call exactly one of the functions {names}")
     if len(calls) > 1:
         raise _Doubtful(f"it calls {len(calls)} functions; call exactly one of {names}")
-    function = calls[0].get("function") or {}
+    function = calls[0].get("function")
+    function = function if isinstance(function, Mapping) else {}
     name, arguments = function.get("name"), function.get("arguments")
     if not isinstance(name, str):
         raise _Doubtful(f"the call names no function; call exactly one of {names}")

@@ -135,6 +135,22 @@ async def test_a_malformed_call_is_told_in_words_and_may_be_mended(reply, reason
     assert env.outcome.status == "walk_away"
 
 
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"content": None},
+        {"content": [{"type": "text"}], "tool_calls": "propose"},
+        {"content": 3, "tool_calls": [None, "x"]},
+        {"content": "", "tool_calls": [{"id": None, "function": "propose"}]},
+        {"content": "", "tool_calls": [{"function": {"name": ["propose"], "arguments": 7}}]},
+    ],
+)
+async def test_what_is_not_even_a_message_is_told_too(reply):
+    _, _, env = await talk([reply, calls(("walk_away", "{}"))], [], format="tools")
+    assert [answer.kind for answer in env.answers] == ["invalid", "action"]
+    assert "call exactly one of" in reasons(env)[0]
+
+
 async def test_numbers_in_calls_are_read_as_people_mean_them():
     call = ("propose", '{"offer": {"book": "one", "hat": "2", "ball": 0.0}}')
     _, _, env = await talk([calls(call), calls(("walk_away", ""))], [Action("message", {"say": ""})], format="tools")
