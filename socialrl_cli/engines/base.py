@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from algos.messages import plain
 from scenarios.errors import ModelError, UsageError
 from socialrl_cli.engines import toolcalls
 from socialrl_cli.grammars import text_of
@@ -109,8 +110,9 @@ def read_request(
     if prompt is None:
         if getattr(tokenizer, "chat_template", None) is None:
             raise ModelError("the tokenizer has no chat template; give prompt_token_ids, or a model with one")
+        told = [plain(message) for message in request["messages"]]
         prompt = tokenizer.apply_chat_template(
-            request["messages"], tools=request.get("tools"), add_generation_prompt=True, return_dict=False
+            told, tools=request.get("tools"), add_generation_prompt=True, return_dict=False
         )
     ids = token_array(prompt, "prompt_token_ids", vocabulary)
     if not 1 <= len(ids) < capacity:

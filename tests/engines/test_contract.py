@@ -109,6 +109,13 @@ async def test_an_answer_keeps_to_a_declared_grammar(engine):
             assert sum(logprob < 0 for logprob in choice["token_logprobs"]) == 1  # one choice, the rest is forced
 
 
+async def test_calls_and_their_results_are_messages_too(engine):
+    call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    talk = [*HELLO["messages"], {"role": "assistant", "content": None, "tool_calls": [call]}]
+    body = await engine.chat({**HELLO, "messages": [*talk, {"role": "tool", "tool_call_id": "1", "content": "No."}]})
+    assert body["usage"]["completion_tokens"] > 0
+
+
 async def test_publishing_moves_the_version_that_answers_carry(engine):
     if not engine.capabilities.publishing:
         pytest.skip("declares no publishing")
