@@ -8,6 +8,7 @@ Each environment is a module with
     Environment                 the game (see `envs.core`)
     brief(event, prompt)        what a seat is told at the start, as text: the rules and its own numbers, but not how
                                 to answer; `event` is its briefing
+    brief_in_numbers            the same with numbers, where `brief` writes what things are worth in words
     answers(event)              how to answer in JSON: an example of every move, for the `full` prompt
     tell(event, seat, prompt)   one event as that seat reads it ("" when it says nothing to it)
     MIND                        what may be believed of the counterpart, and how offers compare (see `envs.minds`)
@@ -22,7 +23,9 @@ from typing import Any
 
 from scenarios.errors import UsageError, nearest
 
-ENVIRONMENTS = {name: f"envs.{name}" for name in ("dnd", "casino", "craigslist", "job_interview", "marketplace")}
+ENVIRONMENTS = {
+    name: f"envs.{name}" for name in ("dnd", "casino", "craigslist", "job_interview", "calendar", "marketplace")
+}
 
 
 def module(env: str) -> Any:

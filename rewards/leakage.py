@@ -54,6 +54,14 @@ def leaks(seat: str, private: Collection[float], events: Iterable[tuple[str, Map
     return Leaks(said, moves, offered, tuple(places))
 
 
+def said_texts(seat: str, texts: Collection[str], events: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[int, ...]:
+    """The numbers, from 1, of the seat's moves that said one of these texts, in capitals or not."""
+    hidden = [" ".join(text.casefold().split()) for text in texts]
+    own = (payload for type, payload in events if type in _MOVES and payload.get("by") == seat)
+    said = (" ".join(payload["say"].casefold().split()) for payload in own)
+    return tuple(place for place, text in enumerate(said, 1) if any(title in text for title in hidden))
+
+
 def numbers_in(text: str) -> set[float]:
     """Every number that somebody could read in a text, to two decimals."""
     if not _MAYBE.search(text):

@@ -5,6 +5,6 @@
 `NEGOTIATIONS` are those of them that "all" means and whose scores are averaged; `PARTY_GAMES` are not.
 """
 
-ENVIRONMENTS = ("dnd", "casino", "craigslist", "job_interview", "marketplace")
+ENVIRONMENTS = ("dnd", "casino", "craigslist", "job_interview", "calendar", "marketplace")
 PARTY_GAMES = ("werewolf",)
 NEGOTIATIONS = tuple(name for name in ENVIRONMENTS if name not in PARTY_GAMES)

@@ -36,7 +36,9 @@ def opening(env: str, events: Sequence[Event], config: HarnessConfig) -> list[Me
 
 def system(env: str, briefing: Event, config: HarnessConfig) -> Message:
     """The rules, the seat's own numbers, and for the full prompt how to answer."""
-    text = module(env).brief(briefing, config.prompt)
+    game = module(env)
+    brief = getattr(game, "brief_in_numbers", game.brief) if config.values == "numbers" else game.brief
+    text = brief(briefing, config.prompt)
     if config.prompt == "full":
         text += "\n\n" + formats.instructions(env, briefing, config)
     return {"role": "system", "content": text}

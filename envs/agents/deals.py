@@ -20,8 +20,19 @@ import numpy as np
 if TYPE_CHECKING:
     import random
 
+    from envs.agents.scripted import State
+
 FLOORS = (0.2, 0.3, 0.4)  # that a participant draws its floor from, in own utility
 SLACK = 1e-9  # utilities closer than this are equal
+
+
+def one_of(space: Space, aspiration: float, state: State) -> int:
+    """One of the `least`; of what is equal to the seat what it has proposed last, so that it says the same again."""
+    ties = space.least(aspiration)
+    deal = ties[0] if len(ties) == 1 else ties[int(state.rng.random() * len(ties))]
+    if state.made and space.utility(state.made[-1]) == space.utility(deal):
+        return state.made[-1]
+    return deal
 
 
 class Space(Protocol):
@@ -54,6 +65,9 @@ class Space(Protocol):
 
     def least(self, aspiration: float) -> Sequence[int]:
         """The deals worth least among those worth at least `aspiration`."""
+
+    def ask_for(self, aspiration: float, state: State) -> int:
+        """What to propose with this aspiration, one of the `least`."""
 
     @property
     def best(self) -> int: ...
@@ -149,6 +163,9 @@ class Deals:
             level = self._order[self._starts[place] : self._starts[place + 1]]
             self._ties[place] = level[self.guess[level] >= self.guess[level[0]] - SLACK].tolist()
         return self._ties[place]
+
+    def ask_for(self, aspiration: float, state: State) -> int:
+        return one_of(self, aspiration, state)
 
     @cached_property
     def best(self) -> int:

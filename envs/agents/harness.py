@@ -8,6 +8,7 @@ run may lay its own over them.
               window  the briefing and the last `window` exchanges
               summary past `summary_chars` the model sums up, and goes on from its briefing and summary
     prompt    full    explains everything;  compact  for small models that know the game
+    values    words   what is worth how much in words, in games that have them (calendar);  numbers
     scaffold  none    the move alone
               tom     Infer, Act, Anticipate: a belief about the counterpart, the move, the expected reply (`tom.py`)
 """
@@ -22,6 +23,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "format": ("json", "tools", "schema"),
     "memory": ("full", "window", "summary"),
     "prompt": ("full", "compact"),
+    "values": ("words", "numbers"),
     "scaffold": ("none", "tom"),
 }
 
@@ -36,6 +38,7 @@ class HarnessConfig:
     temperature: float = 1.0
     max_tokens: int = 512  # of one answer
     scaffold: str = "none"
+    values: str = "words"
     window: int = 8  # exchanges that memory "window" keeps
     summary_chars: int = 8000  # of all messages, past which memory "summary" compacts
 
@@ -58,6 +61,7 @@ class HarnessOverride:
     memory: str | None = None
     prompt: str | None = None
     scaffold: str | None = None
+    values: str | None = None
     window: int | None = None
     summary_chars: int | None = None
 

@@ -1,9 +1,9 @@
 """What scripted participants say: short sentences by the kind of moment and the kind of bargain.
 
 `PHRASES` has a set for each `Deals.speech`: `split` for dividing things, `buyer` and `seller` for a price, `job` for
-a contract; what fits every bargain stands in `COMMON`. `{it}` stands for what an offer is mainly about ("the hats",
-"the price"). No phrase holds a number, a name or anything private; a sentence has at most eight words, so that a
-small model can learn to speak like this.
+a contract, `meeting` for an hour; what fits every bargain stands in `COMMON`. `{it}` stands for what an offer is mainly
+about ("the hats", "the price"). No phrase holds a number, a name or anything private; a sentence has at most eight
+words, so that a small model can learn to speak like this.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 
 from envs.agents.phrases_job import JOB
+from envs.agents.phrases_meeting import MEETING
 
 COMMON: dict[str, tuple[str, ...]] = {
     "accept": (
@@ -249,6 +250,7 @@ PHRASES: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "job": COMMON | JOB,
+    "meeting": COMMON | MEETING,
 }
 
 

@@ -14,9 +14,13 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from envs.agents.deals import one_of
 from scenarios.money import from_cents, tick, to_cents
+
+if TYPE_CHECKING:
+    from envs.agents.scripted import State
 
 ANCHOR = (0.5, 0.9)  # of a buyer's private number: where it opens
 SERIOUS = 2.0  # a first offer further than by this factor from the own limit is not meant
@@ -133,6 +137,9 @@ class Prices:
         if deal != self.facts.private:
             return deal
         return max(1, deal - self.tick) if self.facts.buys else deal + self.tick
+
+    def ask_for(self, aspiration: float, state: State) -> int:
+        return one_of(self, aspiration, state)
 
     def draw(self, rng: random.Random) -> int:
         """A round price up to the listed one."""

@@ -30,7 +30,9 @@ from envs.events import Action, ActionSpec, Event
 from scenarios.errors import UsageError, nearest
 
 # each has deals(briefing) -> Space
-DEALS = {name: f"envs.agents.{name}" for name in ("dnd", "casino", "craigslist", "job_interview", "marketplace")}
+DEALS = {
+    name: f"envs.agents.{name}" for name in ("dnd", "casino", "craigslist", "job_interview", "calendar", "marketplace")
+}
 GOODWILL = 0.1  # what tit_for_tat gives up first, so that two of them meet
 
 
@@ -78,11 +80,7 @@ def aim(state: State, aspiration: float) -> Choice:
         return Choice("accept")
     if state.final:
         return Choice("walk_away")
-    ties = deals.least(aspiration)
-    deal = ties[0] if len(ties) == 1 else ties[int(state.rng.random() * len(ties))]
-    if state.made and deals.utility(state.made[-1]) == deals.utility(deal):
-        deal = state.made[-1]  # equal to me: say the same again
-    return Choice("propose", deal)
+    return Choice("propose", deals.ask_for(aspiration, state))
 
 
 def curve(exponent: float) -> Policy:
@@ -115,7 +113,7 @@ def anything(state: State) -> Choice:
 
 
 def first_offer(state: State) -> Choice:
-    return Choice("message") if state.standing is None else Choice("accept")
+    return Choice("accept" if any(spec.name == "accept" for spec in state.actions) else "message")
 
 
 def demand_all(state: State) -> Choice:
@@ -185,6 +183,8 @@ class Scripted:
 
     def choose(self, context: Sequence[Event], actions: Sequence[ActionSpec]) -> Action:
         state = self._look(context)
+        if state is None:
+            return Action("look", {})
         state.actions = actions
         choice = self._policy(state)
         deal = choice.deal
@@ -196,12 +196,17 @@ class Scripted:
         state.made.append(deal)
         return Action(choice.move, fields)
 
-    def _look(self, context: Sequence[Event]) -> State:
-        """The state after all that has happened."""
+    def _look(self, context: Sequence[Event]) -> State | None:
+        """The state after all that has happened; None while something has to be looked at first."""
         state = self._state
         if state is None:
             briefing = context[0].payload
             module: Any = importlib.import_module(DEALS[self.env])
+            if needed := getattr(module, "NEEDS", None):
+                seen = next((event for event in context if event.type == needed), None)
+                if seen is None:
+                    return None
+                briefing = {**briefing, **seen.payload}
             space: Space = module.deals(briefing)
             floor = self._rng.choice(space.floors) if self._floor is None else self._floor
             state = self._state = State(space.seated(self._rng, floor), self._rng, floor)
