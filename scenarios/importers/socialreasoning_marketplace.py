@@ -14,7 +14,7 @@ from scenarios import marketplace
 from scenarios.core import Scenario
 from scenarios.importers.shapes import a_text, an_object
 
-_DETAILS = re.compile(r"Product details:\s*(.+?)(?:\n\s*\n|$)", re.DOTALL)
+_DETAILS = re.compile(r"Product details:\s*([^\n]+)")  # YAML has joined the lines of a paragraph
 
 
 def scenario(task: Mapping[str, Any], source: str) -> Scenario:
