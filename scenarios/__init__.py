@@ -2,9 +2,8 @@
 
 `ENVIRONMENTS` names the environments that have scenarios and a reward. Each has a module of its name in
 `scenarios/` (the interface is in `scenarios/core.py`), one in `rewards/` and packaged splits in `data/NAME/`.
-`NEGOTIATIONS` are those of them that "all" means and whose scores are averaged; `PARTY_GAMES` are not.
+`NEGOTIATIONS` are those of them that "all" means and whose scores are averaged.
 """
 
 ENVIRONMENTS = ("dnd", "casino", "craigslist", "job_interview", "calendar", "marketplace")
-PARTY_GAMES = ("werewolf",)
-NEGOTIATIONS = tuple(name for name in ENVIRONMENTS if name not in PARTY_GAMES)
+NEGOTIATIONS = ENVIRONMENTS

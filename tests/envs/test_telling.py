@@ -5,6 +5,7 @@ import pytest
 import envs
 from envs.events import Event
 from envs.telling import tell
+from scenarios import NEGOTIATIONS
 
 
 def turn(**payload):
@@ -21,6 +22,6 @@ def test_a_seat_is_told_whether_its_move_has_the_last_word(replies_left, compact
     assert full in tell(event, "a", "full", str, str)
 
 
-@pytest.mark.parametrize("env", [name for name in envs.ENVIRONMENTS if name != "werewolf"])
+@pytest.mark.parametrize("env", NEGOTIATIONS)
 def test_a_small_model_is_told_as_much(env):
     assert envs.module(env).tell(turn(replies_left=0), envs.module(env).SEATS[0], "compact").endswith(" last")
