@@ -8,6 +8,7 @@ record that could not be written, and more than `max_failed_fraction` failed epi
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
     from socialrl_cli.cast import Cast, Seat
 
 ENOUGH_TO_JUDGE = 20  # games before the share of failed ones can stop a run
+
+
+def collect_seldom() -> None:
+    """A thousand waiting episodes are many objects and no garbage: look for some less often."""
+    gc.set_threshold(50_000, 20, 50)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ changed on resume; how fast it is worked on can.
 
 from __future__ import annotations
 
-import gc
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 from scenarios.errors import RunError
 from socialrl_cli import rundir
 from socialrl_cli.config import load
+from socialrl_cli.episodes import collect_seldom
 from socialrl_cli.output import emit
 from socialrl_cli.runs import Run
 from socialrl_cli.toml_writer import dump
@@ -68,7 +68,7 @@ def launch(
     check(config)
     if resume and rundir.is_run(path):
         refuse_changes(path, dump(config))
-    gc.set_threshold(50_000, 20, 50)  # a thousand waiting episodes are many objects and no garbage
+    collect_seldom()
     with Run.open(path, dump(config), resume=resume, clean=clean) as opened:
         document = work(config, opened)
     emit(document, as_json=as_json, show=lambda console: show(console, document))

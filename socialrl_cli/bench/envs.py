@@ -18,6 +18,8 @@ import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
+from socialrl_cli.episodes import collect_seldom
+
 POLICIES = ("linear", "tit_for_tat")
 WARM = 200  # episodes before anything is measured: twice all scenarios
 HELD = 200  # episodes whose memory is measured
@@ -30,6 +32,7 @@ def envs_bench(seconds: float = 2.0, concurrent: int = 1000) -> dict[str, Any]:
 
 
 async def _measure(seconds: float, concurrent: int) -> dict[str, Any]:
+    collect_seldom()  # as in the commands that play
     for number in range(WARM):  # imports, caches
         await _play(number, wait=False)
     at_once = await _rate(seconds, 1, wait=False)
