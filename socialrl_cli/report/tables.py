@@ -70,11 +70,12 @@ def environment_table(document: Mapping[str, Any], *, title: str = "", star: str
     """One line a policy, one column an environment, and the plain mean: mean reward ± sd over repeats."""
     environments = document["environments"]
     table = _table(title, "policy")
+    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"  # six environments: figures come before names
     for name in (*environments, "mean"):
         table.add_column(name, justify="right", no_wrap=True)
     for name, mean in document["policies"].items():
         cells = [found["policies"][name] for found in environments.values()]
-        table.add_row(name, *map(with_sd, (*cells, mean)), style="bold" if name == star else "")
+        table.add_row(short(name), *map(with_sd, (*cells, mean)), style="bold" if name == star else "")
     return table
 
 

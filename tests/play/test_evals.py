@@ -1,11 +1,13 @@
 """`socialrl eval`: its games over environments, its document, its thresholds and exit codes."""
 
+import io
 import json
 import math
 from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
+from rich.console import Console
 
 import envs
 from scenarios import ENVIRONMENTS, NEGOTIATIONS
@@ -101,6 +103,17 @@ def test_the_score_is_the_plain_mean_over_environments_with_the_sd_over_repeats(
     assert cells["dnd"][0] == "0.300 ±.141"
     assert cells["casino"][0] == "0.600 ±.000"
     assert cells["mean"][0] == "0.450 ±.071"
+
+
+def test_the_figures_of_six_environments_are_whole_whatever_the_policy_is_called():
+    rows = [result(env, repeat, 0.1 * repeat) for env in NEGOTIATIONS for repeat in (4, 5)]
+    name = "run:runs/" + "x" * 60
+    config = EvalConfig(policy="scripted:planner", envs=("all",))
+    file = io.StringIO()
+    Console(file=file, width=120).print(environment_table(report(config, {"scripted:planner": rows, name: rows})))
+    assert file.getvalue().count("0.450 ±.071") == 2 * (len(NEGOTIATIONS) + 1)
+    assert " planner " in file.getvalue()
+    assert "…" not in file.getvalue()
 
 
 def test_two_evaluations_are_compared_in_each_environment(tmp_path):
