@@ -21,12 +21,12 @@ from envs.agents.llm import LLMAgent, Transcribed
 from envs.agents.remote import Remote
 from envs.agents.scripted import scripted
 from scenarios.errors import EngineError, ModelError, RunError, UsageError
+from socialrl_cli.engines.config import EngineConfig
 from socialrl_cli.participants import Participant, parse
 
 if TYPE_CHECKING:
     from socialrl_cli.calls import Call
     from socialrl_cli.engines.base import Engine
-    from socialrl_cli.engines.embedded import EmbeddedConfig
     from socialrl_cli.recorder import Recorder
 
 HARNESS_FILE = "socialrl.json"
@@ -84,7 +84,7 @@ class Cast:
         self,
         calls_dir: Path,
         *,
-        engine: EmbeddedConfig | None = None,
+        engine: EngineConfig | None = None,
         transcript: HarnessConfig | None = None,
         override: Mapping[str, Any] | None = None,
         human: Callable[[str, str, Callable[[str], None]], Agent] | None = None,
@@ -92,7 +92,7 @@ class Cast:
         """`transcript` is how scripted players' games are written down (None: not at all); `override` holds harness
         fields that win over a model's own (temperature, max_tokens); `human` seats a person: it gets the environment,
         the seat, and what to tell when the person is gone."""
-        self.calls_dir, self.engine_config = calls_dir, engine
+        self.calls_dir, self.engine_config = calls_dir, engine or EngineConfig()
         self.transcript = transcript
         self.override = dict(override or {})
         self.human = human
@@ -147,14 +147,12 @@ class Cast:
             engine: Engine = RemoteEngine(participant.url, participant.name, os.environ.get("OPENAI_API_KEY"))
             harness = HarnessConfig()
         else:
-            from algos.models import load_actor
-            from socialrl_cli.engines.embedded import EmbeddedEngine
+            from socialrl_cli.engines.opening import open_engine
             from socialrl_cli.models import quiet, resolve_participant
 
             quiet()
             path = resolve_participant(participant)
-            model, tokenizer = load_actor(path)
-            engine = EmbeddedEngine(model, tokenizer, self.engine_config, model_name=participant.text)
+            engine = open_engine(self.engine_config, name=participant.text, path=path)
             harness = read_harness(path)
         mode = "rl" if engine.capabilities.token_ids else "distill"
         return Opened(engine, Recorder(engine, folder, mode=mode), replace(harness, **self.override), owned=True)

@@ -21,7 +21,7 @@ from scenarios import NEGOTIATIONS
 from scenarios.core import resolve
 from scenarios.errors import UsageError
 from socialrl_cli.cast import Cast, check_harness, check_participants
-from socialrl_cli.engines.config import EmbeddedConfig
+from socialrl_cli.engines.config import EngineConfig
 from socialrl_cli.episodes import PlayConfig, Played, play_all
 from socialrl_cli.evaluation import (
     DEFAULT_OPPONENTS,
@@ -60,7 +60,7 @@ class EvalConfig:
     max_tokens: int | None = None
     harness: HarnessOverride = field(default_factory=HarnessOverride)
     play: PlayConfig = field(default_factory=PlayConfig)
-    engine: EmbeddedConfig = field(default_factory=EmbeddedConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
 
     def __post_init__(self) -> None:
         for name in ("trials", "repeats"):

@@ -26,7 +26,7 @@ from scenarios.errors import DataError, RunError, UsageError, nearest
 from scenarios.jsonfile import is_int, shown
 from socialrl_cli.cast import Cast, check_participants
 from socialrl_cli.config import build
-from socialrl_cli.engines.config import EmbeddedConfig
+from socialrl_cli.engines.config import EngineConfig
 from socialrl_cli.episodes import Table
 from socialrl_cli.evaluation import Game
 from socialrl_cli.output import warn
@@ -53,7 +53,7 @@ class ServeConfig:
     max_open: int = 64
     keep: int = 256
     limits: Limits = field(default_factory=Limits)
-    engine: EmbeddedConfig = field(default_factory=EmbeddedConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
     harness: HarnessOverride = field(default_factory=HarnessOverride)
 
     def __post_init__(self) -> None:

@@ -24,7 +24,7 @@ from scenarios.core import Scenario, packaged, resolve
 from scenarios.errors import DataError, RunError, UsageError
 from scenarios.jsonfile import documents, shown
 from socialrl_cli.cast import Cast, check_participants
-from socialrl_cli.engines.config import EmbeddedConfig
+from socialrl_cli.engines.config import EngineConfig
 from socialrl_cli.episodes import Played, Table
 from socialrl_cli.evaluation import Game
 from socialrl_cli.interrupt import stop_asked
@@ -40,7 +40,7 @@ class SittingConfig:
     """How long a person may think, and how a model opposite is run and asked."""
 
     limits: Limits = field(default_factory=lambda: Limits(decide_timeout_s=3600.0, episode_timeout_s=6 * 3600.0))
-    engine: EmbeddedConfig = field(default_factory=EmbeddedConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
     harness: HarnessOverride = field(default_factory=HarnessOverride)
 
 

@@ -20,7 +20,7 @@ from envs.core import derive_seed
 from scenarios.core import Scenario, resolve
 from scenarios.errors import UsageError
 from socialrl_cli.cast import Cast, check_harness, check_participants
-from socialrl_cli.engines.config import EmbeddedConfig
+from socialrl_cli.engines.config import EngineConfig
 from socialrl_cli.episodes import PlayConfig, Played, play_all
 from socialrl_cli.evaluation import DEFAULT_OPPONENTS, Game, summary
 from socialrl_cli.output import progress
@@ -43,7 +43,7 @@ class RolloutConfig:
     harness: HarnessOverride = field(default_factory=HarnessOverride)
     transcript: HarnessConfig = field(default_factory=HarnessConfig)
     play: PlayConfig = field(default_factory=PlayConfig)
-    engine: EmbeddedConfig = field(default_factory=EmbeddedConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
 
     def __post_init__(self) -> None:
         if self.episodes < 1:

@@ -26,7 +26,7 @@ from scenarios.core import resolve
 from scenarios.errors import UsageError
 from socialrl_cli import buffer, grammars
 from socialrl_cli.cast import HARNESS_FILE, Cast, check_harness, check_participants, harness_text, read_harness
-from socialrl_cli.engines.config import EmbeddedConfig
+from socialrl_cli.engines.config import EngineConfig
 from socialrl_cli.episodes import PlayConfig, Played, play_all
 from socialrl_cli.evaluation import DEFAULT_OPPONENTS, Game, GameResult, plan
 from socialrl_cli.models import quiet
@@ -86,7 +86,7 @@ class PpoRun:
     model: ModelConfig = field(default_factory=ModelConfig)
     games: GamesConfig = field(default_factory=GamesConfig)
     validation: ValidationConfig = field(default_factory=ValidationConfig)
-    engine: EmbeddedConfig = field(default_factory=EmbeddedConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
     ppo: ppo.Config = field(default_factory=ppo.Config)
 
 
@@ -164,7 +164,7 @@ class PpoPlay:
     """Plays a step's games with the actor as it is; one per run."""
 
     def __init__(self, config: PpoRun, models: Models, run: Run) -> None:
-        from socialrl_cli.engines.embedded import EmbeddedEngine
+        from socialrl_cli.engines.opening import open_engine
         from socialrl_cli.recorder import Recorder
 
         self.config, self.run = config, run
@@ -175,7 +175,7 @@ class PpoPlay:
         if games.max_tokens is not None:
             override["max_tokens"] = games.max_tokens
         self.runner = asyncio.Runner()
-        self.engine = EmbeddedEngine(models.actor, models.tokenizer, config.engine, model_name=POLICY)
+        self.engine = open_engine(config.engine, name=POLICY, path=models.source, trained=models)
         self.store = Store(run.path)
         self.recorder = Recorder(self.engine, run.path / "calls")
         self.cast = Cast(run.path / "calls" / "opponents", engine=config.engine, override=override)

@@ -38,7 +38,7 @@ def evaluate(
     seed: int | None = typer.Option(
         None, "--seed", help="Every game's seed derives from it (default 0).", show_default=False
     ),
-    engine: str = typer.Option("embedded", "--engine", help="Where local models run: embedded."),
+    engine: str = typer.Option("", "--engine", help="Where local models run (default embedded).", show_default=False),
     fail_under: list[str] = typer.Option(
         [], "--fail-under", help="Exit 3 when the score is lower: 0.5 or dnd=0.5; repeat.", metavar="[ENV=]X"
     ),
@@ -63,14 +63,13 @@ def evaluate(
         return
     from tempfile import TemporaryDirectory
 
-    from socialrl_cli.engines.config import check_engine
+    from socialrl_cli.engines.config import engine_sets
     from socialrl_cli.evals import EvalConfig, check, run_eval
     from socialrl_cli.launch import as_list, launch
     from socialrl_cli.runs import write_text
     from socialrl_cli.thresholds import check_junit, enforce, thresholds
     from socialrl_cli.thresholds import junit as as_junit
 
-    check_engine(engine)
     if junit is not None:
         check_junit(junit)
     wanted: dict[str, float] = {}
@@ -85,6 +84,7 @@ def evaluate(
     }  # fmt: skip
     given = [f"{key}={value}" for key, value in plain.items() if value not in ("", None)]
     given += [f"envs={as_list(env)}"] if env else []
+    given += engine_sets(engine)
     given += [f"opponents={as_list(opponent)}"] if opponent else []
     given += [f"baselines={as_list(baseline)}"] if baseline else []
     with TemporaryDirectory(prefix="socialrl-eval-") as scratch:

@@ -22,7 +22,7 @@ def rollout(
     seed: int | None = typer.Option(
         None, "--seed", help="Every game's seed derives from it (default 0).", show_default=False
     ),
-    engine: str = typer.Option("embedded", "--engine", help="Where local models run: embedded."),
+    engine: str = typer.Option("", "--engine", help="Where local models run (default embedded).", show_default=False),
     sets: list[str] = typer.Option(
         [], "--set", help="Any key of the recipe: --set play.concurrency=64.", metavar="KEY=VALUE"
     ),
@@ -38,14 +38,14 @@ def rollout(
     Example: socialrl rollout --env dnd --policy scripted:boulware --opponent scripted:conceder -n 100
     Example: socialrl rollout --policy model:tiny -n 10 --set harness.format=schema --set harness.scaffold=tom
     """
-    from socialrl_cli.engines.config import check_engine
+    from socialrl_cli.engines.config import engine_sets
     from socialrl_cli.launch import as_list, launch
     from socialrl_cli.rollouts import RolloutConfig, check, run_rollout
 
-    check_engine(engine)
     plain = {"env": env, "split": split, "episodes": episodes, "seed": seed}
     given = [f"{key}={value}" for key, value in plain.items() if value not in ("", None)]
     given += [f"policies={as_list(policy)}"] if policy else []
+    given += engine_sets(engine)
     given += [f"opponents={as_list(opponent)}"] if opponent else []
     launch(
         RolloutConfig, run_rollout, recipe=recipe, sets=[*given, *sets], run=run, default="rollout", resume=resume,

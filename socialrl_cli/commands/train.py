@@ -58,7 +58,7 @@ def ppo(
     opponent: list[str] = typer.Option([], "--opponent", help="Who sits opposite; repeat for several in turn."),
     split: str = typer.Option("", "--split", help="The scenarios to train on (default train).", show_default=False),
     seed: int | None = Seed,
-    engine: str = typer.Option("embedded", "--engine", help="Where the policy's tokens come from: embedded."),
+    engine: str = typer.Option("", "--engine", help="Where local models run (default embedded).", show_default=False),
     sets: list[str] = Sets,
     run: Path | None = RunDir,
     resume: bool = Resume,
@@ -72,14 +72,14 @@ def ppo(
     Example: socialrl train ppo quickstart --model runs/warm/checkpoints/step-200 --set steps=20
     Example: socialrl train ppo quickstart --model run:runs/warm --set games.harness.format=schema
     """
-    from socialrl_cli.engines.config import check_engine
+    from socialrl_cli.engines.config import engine_sets
     from socialrl_cli.launch import as_list, launch
     from socialrl_cli.training import PpoRun, check_ppo, run_ppo
 
-    check_engine(engine)
     given = [f"model.actor={model}"] if model else []
     given += [f"games.opponents={as_list(opponent)}"] if opponent else []
     given += [f"games.split={split}"] if split else []
+    given += engine_sets(engine)
     given += [f"seed={seed}", f"ppo.seed={seed}", f"model.seed={seed}"] if seed is not None else []
     launch(
         PpoRun, run_ppo, recipe=recipe, sets=[*given, *sets], run=run, default="ppo", table="ppo", check=check_ppo,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 from scenarios.errors import UsageError
 
@@ -25,9 +26,18 @@ class EmbeddedConfig:
             raise ValueError(f"timeout_s must be positive, got {self.timeout_s}")
 
 
-def check_engine(name: str) -> None:
-    """Refuse an engine that is not here. Raises UsageError."""
-    if name != "embedded":
-        raise UsageError(
-            f"engine {name!r}: only embedded runs models here; name a served model as openai:MODEL@BASE_URL instead"
-        )
+@dataclass(frozen=True)
+class EngineConfig:
+    """Where local models run: `kind` says which of the tables below it counts."""
+
+    kind: Literal["embedded"] = "embedded"
+    embedded: EmbeddedConfig = field(default_factory=EmbeddedConfig)
+
+
+def engine_sets(text: str) -> list[str]:
+    """What --engine lays over a configuration; "" nothing. Raises UsageError."""
+    if text in ("", "embedded"):
+        return [f"engine.kind={text}"] if text else []
+    raise UsageError(
+        f"--engine {text}: only embedded runs models here; name a served model as openai:MODEL@BASE_URL instead"
+    )

@@ -20,7 +20,7 @@ from socialrl_cli.rundir import find_checkpoint, read_metrics
 pytestmark = pytest.mark.slow
 
 LORA = ["--set", "model.lora.rank=8", "--set", "model.lora.alpha=16"]
-SMALL = ["--set", "engine.slots=8", "--set", "engine.capacity=1024"]
+SMALL = ["--set", "engine.embedded.slots=8", "--set", "engine.embedded.capacity=1024"]
 SHORT = ["--set", "games.max_tokens=32", "--set", "games.play.moves_per_seat=2", "--set", "games.play.retries=0"]
 
 

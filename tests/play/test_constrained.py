@@ -19,7 +19,7 @@ from scenarios.errors import DataError, UsageError
 from socialrl_cli import buffer, grammars, tiny
 from socialrl_cli.callfiles import read_calls
 from socialrl_cli.cast import read_harness
-from socialrl_cli.engines.config import EmbeddedConfig
+from socialrl_cli.engines.config import EmbeddedConfig, EngineConfig
 from socialrl_cli.episodes import PlayConfig
 from socialrl_cli.rollouts import RolloutConfig, check, run_rollout
 from socialrl_cli.rundir import find_checkpoint, read_metrics
@@ -28,7 +28,8 @@ from socialrl_cli.training import GamesConfig, PpoRun, ValidationConfig, run_ppo
 
 SMALL = tiny.TinyConfig(hidden=64, inner=96, layers=2, heads=2, kv_heads=1, critic_layers=1, vocab=600)
 SCHEMA = HarnessOverride(format="schema")
-ENGINE = EmbeddedConfig(slots=4, capacity=1024)
+SLOTS = EmbeddedConfig(slots=4, capacity=1024)
+ENGINE = EngineConfig(embedded=SLOTS)
 PLAY = PlayConfig(moves_per_seat=4, retries=1)
 
 
@@ -49,7 +50,8 @@ def played(home, model, request):
     """A rollout under the schema."""
     config = RolloutConfig(
         policies=(f"model:{model / 'actor'}",), opponents=("scripted:linear",), episodes=8, temperature=0.8,
-        max_tokens=24, harness=SCHEMA, play=PLAY, engine=replace(ENGINE, deterministic=request.param),
+        max_tokens=24, harness=SCHEMA, play=PLAY,
+        engine=EngineConfig(embedded=replace(SLOTS, deterministic=request.param)),
     )  # fmt: skip
     check(config)
     path = home / f"played-{request.param}"

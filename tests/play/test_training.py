@@ -13,7 +13,7 @@ from envs.agents.llm import HarnessConfig
 from scenarios.errors import UsageError
 from socialrl_cli import buffer, tiny
 from socialrl_cli.cast import read_harness
-from socialrl_cli.engines.config import EmbeddedConfig
+from socialrl_cli.engines.config import EmbeddedConfig, EngineConfig
 from socialrl_cli.episodes import PlayConfig
 from socialrl_cli.evals import EvalConfig, compare, run_eval
 from socialrl_cli.rollouts import RolloutConfig, run_rollout
@@ -64,7 +64,7 @@ def recipe(warm, model, steps=2):
         model=ModelConfig(actor=str(warm), critic=str(model / "critic")),
         games=GamesConfig(opponents=("scripted:linear",), max_tokens=24, play=PlayConfig(moves_per_seat=4, retries=0)),
         validation=ValidationConfig(scenarios=2),
-        engine=EmbeddedConfig(slots=4, capacity=768, deterministic=True),
+        engine=EngineConfig(embedded=EmbeddedConfig(slots=4, capacity=768, deterministic=True)),
         ppo=ppo.Config(
             batch=6, mini_batch=3, steps=steps, critic_warmup=1, actor_lr=1e-3, critic_lr=1e-3, save_every=1
         ),
@@ -186,7 +186,7 @@ def test_an_evaluation_shows_the_baselines_and_two_are_compared_by_game(tmp_path
         trials=1,
         opponents=("scripted:linear",),
         max_tokens=16,
-        engine=EmbeddedConfig(slots=4, capacity=768),
+        engine=EngineConfig(embedded=EmbeddedConfig(slots=4, capacity=768)),
         play=PlayConfig(moves_per_seat=2),
     )
     with Run.open(tmp_path / "a") as run:
@@ -207,7 +207,8 @@ def test_an_evaluation_shows_the_baselines_and_two_are_compared_by_game(tmp_path
 
 def test_a_model_that_writes_nonsense_loses_its_games_and_the_run_goes_on(tmp_path, model):
     config = EvalConfig(policy=f"model:{model / 'actor'}", scenarios=2, trials=1, opponents=("scripted:boulware",),
-                        baselines=("none",), max_tokens=8, engine=EmbeddedConfig(slots=4, capacity=2048))  # fmt: skip
+                        baselines=("none",), max_tokens=8,
+                        engine=EngineConfig(embedded=EmbeddedConfig(slots=4, capacity=2048)))  # fmt: skip
     with Run.open(tmp_path / "nonsense") as run:
         found = run_eval(config, run)["environments"]["dnd"]["policies"][config.policy]
     assert found["invalid"] == 1.0

@@ -1,0 +1,24 @@
+"""Opens the engine that a configuration names: the one place where a model meets the kind of engine that runs it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from socialrl_cli.engines.base import Engine
+from socialrl_cli.engines.config import EngineConfig
+
+if TYPE_CHECKING:
+    from algos.models import Models
+
+
+def open_engine(config: EngineConfig, *, name: str, path: str, trained: Models | None = None) -> Engine:
+    """The engine of the model in the folder (or under the hub name) `path`, called `name` in answers and errors.
+
+    `trained`: the same model as a trainer has loaded it, whose weights `publish` hands on. The caller closes the
+    engine. Raises ModelError and EngineError.
+    """
+    from algos.models import load_actor
+    from socialrl_cli.engines.embedded import EmbeddedEngine
+
+    model, tokenizer = (trained.actor, trained.tokenizer) if trained is not None else load_actor(path)
+    return EmbeddedEngine(model, tokenizer, config.embedded, model_name=name)
