@@ -169,6 +169,10 @@ class Quickstart:
 
     def go(self) -> dict[str, Any]:
         """Do what is left and return the result."""
+        from socialrl_cli.engines.hosts import warm_up
+
+        if "evaluate" not in self.seconds:
+            warm_up()
         for name in ("build", "demos", "warm_start", "ppo", "evaluate"):
             self.phase(name, getattr(self, name))
         return self.result()

@@ -16,6 +16,7 @@ class EmbeddedConfig:
     prefill_tokens: int = 1024  # most prompt tokens of one step
     deterministic: bool = False
     threads: int = 0  # of torch, from the engine's start on; 0: as it is
+    process: bool = False  # decode in a process of its own: faster where a core is free, some seconds slower to start
     timeout_s: float = 600.0  # of one call, queueing included
 
     def __post_init__(self) -> None:

@@ -31,7 +31,11 @@ def embedded(**config):
     return EmbeddedEngine(lm, tokenizer, EmbeddedConfig(slots=4, timeout_s=30, **config), model_name="small")
 
 
-ENGINES = {"embedded": embedded, "deterministic": lambda: embedded(deterministic=True, block=16)}
+ENGINES = {
+    "embedded": embedded,
+    "deterministic": lambda: embedded(deterministic=True, block=16),
+    "process": lambda: embedded(process=True),
+}
 
 
 @pytest.fixture(params=list(ENGINES))

@@ -213,19 +213,41 @@ async def test_training_mode_and_gradients_are_untouched_by_an_engine_that_share
     assert torch.equal(shared, lm.model.layers[0].self_attn.k_proj.weight.grad)
 
 
-async def test_publish_loads_given_weights_and_refuses_to_while_requests_run():
-    lm, other = qwen(), {name: value * 0.5 for name, value in qwen().state_dict().items()}
+async def test_publish_loads_given_weights_between_requests_and_every_answer_says_whose_it_is():
+    models = {0: qwen(), 1: qwen()}
+    for parameter in models[1].parameters():
+        parameter.data.mul_(0.5)
+    lm = qwen()
     engine = EmbeddedEngine(lm, NoText(), EmbeddedConfig(slots=2))
+
+    async def told(most):
+        request = {"prompt_token_ids": [1, 2], "max_tokens": most, "logprobs": "tokens", "seed": 1}
+        body = await engine.chat(request)
+        choice = body["choices"][0]
+        error = logprobs_of(models[body["policy_version"]], [1, 2], choice["token_ids"]) - choice["token_logprobs"]
+        assert np.abs(error).max() < 1e-4
+        return body["policy_version"]
+
+    running = [asyncio.create_task(told(100)) for _ in range(2)]
+    while not engine.counters["decoded"]:
+        await asyncio.sleep(0.001)
+    publishing = asyncio.create_task(engine.publish(1, models[1].state_dict()))
+    later = [asyncio.create_task(told(5)) for _ in range(3)]
+    assert await asyncio.gather(*running) == [0, 0]
+    await publishing
+    assert await asyncio.gather(*later) == [1, 1, 1]
+    with pytest.raises(ModelError, match="nowhere"):
+        await engine.publish(2, {"nowhere.weight": torch.zeros(1)})
+    assert engine.policy_version == 1
+    assert await told(5) == 1
+    await engine.close()
+
+
+async def test_shared_weights_are_not_published_while_requests_run():
+    engine = EmbeddedEngine(qwen(), NoText(), EmbeddedConfig(slots=2))
     running = asyncio.create_task(ask(engine, [1, 2], 400))
     await asyncio.sleep(0)
     with pytest.raises(EngineError, match="1 requests run"):
-        await engine.publish(1, other)
+        await engine.publish(1)
     await running
-    await engine.publish(2, other)
-    ids, logprobs = await ask(engine, [1, 2], 5)
-    with pytest.raises(ModelError, match="nowhere"):
-        await engine.publish(3, {"nowhere.weight": torch.zeros(1)})
     await engine.close()
-    assert engine.policy_version == 2
-    assert torch.equal(lm.lm_head.weight, other["lm_head.weight"])
-    assert np.abs(logprobs_of(lm, [1, 2], ids) - logprobs).max() < 1e-4
