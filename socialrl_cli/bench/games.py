@@ -1,7 +1,7 @@
 """A part of `bench engine`: own tokens a second in real games of dnd, beside the engine's decode rate.
 
-TALKS games at once of a model against the default scripted opponents, recorded as in training; counted from when
-every place has seen its first game end until the first place stays empty.
+TALKS games at once of a model, decoding in a process of its own, against the default scripted opponents, recorded as
+in training; counted from when every place has seen its first game end until the first place stays empty.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def games_rate(model: Any, folder: str, talks: int) -> float:
 
 
 async def _played(model: Any, tokenizer: Any, folder: str, talks: int) -> float:
-    engine = EmbeddedEngine(model, tokenizer, EmbeddedConfig(slots=talks))
+    engine = EmbeddedEngine(model, tokenizer, EmbeddedConfig(slots=talks, process=True))
     games = draw(resolve("dnd", "train"), (PLAYER,), DEFAULT_OPPONENTS, seats=("a", "b"), episodes=EACH * talks, seed=0)
     marks: list[tuple[float, int]] = []
     ended = 0
