@@ -8,6 +8,8 @@ Sources: PPO (arXiv 1707.06347) for the clipped losses; the penalty is the k3 es
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -76,3 +78,14 @@ def approx_kl(logprobs: Tensor, old: Tensor) -> Tensor:
 def clipped(logprobs: Tensor, old: Tensor, clip: float = 0.2) -> Tensor:
     """Whether the ratio lies outside 1 ± ε, (K,) bool."""
     return (torch.exp(logprobs - old) - 1).abs() > clip
+
+
+RATIOS = (0.5, 0.8, 1.25, 2.0)  # where the bins of `ratio_bins` meet
+
+
+def ratio_bins(logprobs: Tensor, old: Tensor) -> dict[str, Tensor]:
+    """Which of five ranges a token's ρ lies in, from far below 1 to far above, (K,) each: 1 in one, 0 in the others."""
+    ratio = torch.exp(logprobs - old)
+    which = torch.bucketize(ratio, torch.tensor(RATIOS, device=ratio.device))
+    names = [f"<{RATIOS[0]}", *(f"{a}-{b}" for a, b in pairwise(RATIOS)), f">{RATIOS[-1]}"]
+    return {f"ratio/{name}": (which == n).float() for n, name in enumerate(names)}

@@ -51,9 +51,12 @@ def reward_metrics(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def staleness_metrics(batch: ActorTokens, policy_version: int) -> dict[str, Any]:
-    """How many policy versions lie between the trainer and each row's oldest token."""
+    """How many policy versions lie between the trainer and each row's oldest token: mean, most, and rows by age."""
     ages = [policy_version - row.policy_version for row in batch.rows]
-    return {"staleness_mean": float(np.mean(ages)), "staleness_max": int(np.max(ages))} if ages else {}
+    if not ages:
+        return {}
+    by_age = {f"staleness/{age}": ages.count(age) for age in sorted(set(ages))}
+    return {"staleness_mean": float(np.mean(ages)), "staleness_max": int(np.max(ages)), **by_age}
 
 
 def mean_of(sums: Mapping[str, torch.Tensor | float], count: int) -> dict[str, float]:

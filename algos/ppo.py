@@ -151,6 +151,7 @@ def accumulate_actor(
             parts["approx_kl"] = losses.approx_kl(logprobs, scored.old[at])
             parts["clip_frac"] = losses.clipped(logprobs, scored.old[at], config.clip).float()
             parts["entropy"] = entropy
+            parts |= losses.ratio_bins(logprobs, scored.old[at])
         return (weights[at] * loss).sum(), {name: part.sum() for name, part in parts.items()}
 
     total = torch.zeros((), device=models.device)

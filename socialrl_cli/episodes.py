@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -125,6 +126,85 @@ class Table:
         return Played(self.game, self.env, outcome, self.seats, status, error, started_at, finished_at)
 
 
+class Crew:
+    """Plays games, at most `concurrency` at once over all that it is given; who came first is served first."""
+
+    def __init__(self, cast: Cast, config: PlayConfig) -> None:
+        self.cast, self.config = cast, config
+        self._waiting: deque[tuple[Game, _Lot]] = deque()
+        self._running: dict[asyncio.Task[None], _Lot] = {}
+
+    async def play(
+        self, games: Sequence[Game], *, done: Callable[[Played], None], should_stop: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Play these games, `done` for each as it ends (in the order in which they end).
+
+        `should_stop` is asked before each start: games under way are finished. Raises RunError (see the module).
+        """
+        if not games:
+            return
+        lot = _Lot(len(games), done, should_stop, asyncio.get_running_loop().create_future())
+        self._waiting.extend((game, lot) for game in games)
+        self._start()
+        try:
+            await lot.over
+        finally:  # where it failed or was cancelled, nothing of it goes on
+            self._waiting = deque(item for item in self._waiting if item[1] is not lot)
+            left = [task for task, of in self._running.items() if of is lot]
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+
+    def _start(self) -> None:
+        while self._waiting and len(self._running) < self.config.concurrency:
+            game, lot = self._waiting.popleft()
+            if lot.should_stop():
+                lot.count()
+                continue
+            task = asyncio.get_running_loop().create_task(self._play(game, lot))
+            self._running[task] = lot
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        lot = self._running.pop(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            lot.fail(error)
+        lot.count()
+        self._start()
+
+    async def _play(self, game: Game, lot: _Lot) -> None:
+        played = await Table(game, self.cast, self.config.limits()).play()
+        lot.finished += 1
+        if played.status != "finished":
+            lot.failed += 1
+            most = self.config.max_failed_fraction
+            if lot.finished >= min(ENOUGH_TO_JUDGE, lot.games) and lot.failed > most * lot.finished:
+                raise RunError(
+                    f"{lot.failed} of {lot.finished} episodes failed, more than max_failed_fraction = {most:g}; "
+                    f"the last one: {played.error}"
+                )
+        lot.done(played)
+
+
+class _Lot:
+    """Games that were given together, and how far they are."""
+
+    def __init__(
+        self, games: int, done: Callable[[Played], None], should_stop: Callable[[], bool], over: asyncio.Future[None]
+    ) -> None:
+        self.games, self.done, self.should_stop, self.over = games, done, should_stop, over
+        self.left, self.finished, self.failed = games, 0, 0
+
+    def count(self) -> None:
+        self.left -= 1
+        if not self.left and not self.over.done():
+            self.over.set_result(None)
+
+    def fail(self, error: BaseException) -> None:
+        if not self.over.done():
+            self.over.set_exception(error)
+
+
 async def play_all(
     games: Sequence[Game],
     cast: Cast,
@@ -133,39 +213,5 @@ async def play_all(
     done: Callable[[Played], None],
     should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Play the games, `done` for each as it ends (in the order in which they end).
-
-    `should_stop` is asked before each start: games under way are finished. Raises RunError (see the module).
-    """
-    waiting, failed, finished = iter(games), 0, 0
-    last_error: str | None = None
-
-    async def worker() -> None:
-        nonlocal failed, finished, last_error
-        for game in waiting:
-            if should_stop():
-                return
-            played = await Table(game, cast, config.limits()).play()
-            finished += 1
-            if played.status != "finished":
-                failed, last_error = failed + 1, played.error
-                if finished >= min(ENOUGH_TO_JUDGE, len(games)) and failed > config.max_failed_fraction * finished:
-                    raise RunError(
-                        f"{failed} of {finished} episodes failed, more than max_failed_fraction = "
-                        f"{config.max_failed_fraction:g}; the last one: {last_error}"
-                    )
-            done(played)
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(config.concurrency, len(games))):
-                group.create_task(worker())
-    except BaseExceptionGroup as several:
-        raise first_of(several) from None
-
-
-def first_of(error: BaseException) -> BaseException:
-    """The first exception that is not a group."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+    """`Crew.play` for games that come alone."""
+    await Crew(cast, config).play(games, done=done, should_stop=should_stop)

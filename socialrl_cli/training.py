@@ -1,68 +1,34 @@
 """Joins play to learning: what `train sft` and `train ppo` set up around the loops of `algos`.
 
-`train ppo` on one machine: the embedded engine shares the actor's weights in memory, so a batch is always played by
-the version that is trained next (strictly on-policy), and publishing only moves the version. Games of a step that
-were finished before an interruption are taken from the buffer instead of being played twice.
+How the games of `train ppo` are played is in `player.py`.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from algos import ppo, sft
-from algos.loop import Batch
 from algos.messages import rows as message_rows
 from algos.models import VALUE_HEAD, ModelConfig, Models, load
 from algos.rows import Row
-from envs import module
 from envs.agents.harness import HarnessOverride
-from envs.core import derive_seed
 from scenarios.core import resolve
 from scenarios.errors import UsageError
 from socialrl_cli import buffer, grammars
-from socialrl_cli.cast import HARNESS_FILE, Cast, check_harness, check_participants, harness_text, read_harness
+from socialrl_cli.cast import HARNESS_FILE, check_harness, check_participants, harness_text, read_harness
 from socialrl_cli.engines.config import EngineConfig
-from socialrl_cli.episodes import PlayConfig, Played, play_all
-from socialrl_cli.evaluation import DEFAULT_OPPONENTS, Game, GameResult, plan
 from socialrl_cli.models import quiet
 from socialrl_cli.models import resolve as resolve_model
 from socialrl_cli.output import progress
-from socialrl_cli.rollouts import draw
+from socialrl_cli.player import GamesConfig, Player, ValidationConfig
 from socialrl_cli.runs import Run
-from socialrl_cli.store import Store
 
 if TYPE_CHECKING:
-    from socialrl_cli.recorder import RecorderCounters
-
-POLICY = "policy"  # the participant text of the model that is trained
-
-
-@dataclass(frozen=True)
-class GamesConfig:
-    """The games that are trained on. The policy's seat alternates, opponents take turns."""
-
-    env: str = "dnd"
-    split: str = "train"
-    opponents: tuple[str, ...] = DEFAULT_OPPONENTS
-    temperature: float = 1.0
-    max_tokens: int | None = None
-    harness: HarnessOverride = field(default_factory=HarnessOverride)
-    play: PlayConfig = field(default_factory=PlayConfig)
-
-
-@dataclass(frozen=True)
-class ValidationConfig:
-    """The games that choose the best checkpoint; apart from the training games and from the final test."""
-
-    split: str = "val"
-    scenarios: int = 50
-    trials: int = 1
-    both_seats: bool = False
+    pass
 
 
 @dataclass(frozen=True)
@@ -160,120 +126,14 @@ def rows_of(folder: Path, tokenizer: Any) -> list[Row]:
     return exact or message_rows(buffer.message_rows(table), tokenizer)
 
 
-class PpoPlay:
-    """Plays a step's games with the actor as it is; one per run."""
-
-    def __init__(self, config: PpoRun, models: Models, run: Run) -> None:
-        from socialrl_cli.engines.opening import open_engine
-        from socialrl_cli.recorder import Recorder
-
-        self.config, self.run = config, run
-        games = config.games
-        self.seats = module(games.env).TRAINABLE
-        self.scenarios = resolve(games.env, games.split)
-        override = {"temperature": games.temperature, **games.harness.given()}
-        if games.max_tokens is not None:
-            override["max_tokens"] = games.max_tokens
-        self.runner = asyncio.Runner()
-        self.engine = open_engine(config.engine, name=POLICY, path=models.source, trained=models)
-        self.store = Store(run.path)
-        self.recorder = Recorder(self.engine, run.path / "calls")
-        self.cast = Cast(run.path / "calls" / "opponents", engine=config.engine, override=override)
-        self.cast.adopt(POLICY, self.engine, self.recorder, read_harness(models.source))
-        self.cast.prepare(games.opponents)
-
-    def play(self, step: int) -> Batch:
-        """The batch of a step."""
-        config, before = self.config, replace(self.recorder.counters)
-        games = draw(
-            self.scenarios, (POLICY,), config.games.opponents, seats=self.seats, episodes=config.ppo.batch,
-            seed=derive_seed(config.seed, "step", step), label=f"step{step:05d}",
-        )  # fmt: skip
-        rows = self._kept([game for game in games if game.episode_id in self.store.finished])
-        found: list[Mapping[str, Any]] = []
-
-        def done(played: Played) -> None:
-            own = self.store.add(played)
-            if played.status == "finished":
-                found.extend(row for row in own if row["seat"] == played.game.seat)
-
-        left = [game for game in games if game.episode_id not in self.store.finished]
-        self.runner.run(play_all(left, self.cast, config.games.play, done=done))
-        self.store.flush()
-        order = {game.episode_id: number for number, game in enumerate(games)}
-        rows += buffer.to_rows(buffer.to_table(found), self.store.grammars) if found else []
-        rows.sort(key=lambda row: (order[row.episode_id], row.segment))
-        return Batch(rows, self._metrics([self.store.finished[game.episode_id] for game in games], before))
-
-    def _kept(self, games: Sequence[Game]) -> list[Row]:
-        """Rows of games that an earlier attempt has finished."""
-        if not games:
-            return []
-        import pyarrow.compute as pc
-
-        seats = {game.episode_id: game.seat for game in games}
-        table = buffer.read(self.run.path / "buffer", filter=pc.field("episode_id").isin(list(seats)))
-        rows = buffer.to_rows(table, self.store.grammars)
-        return [row for row in rows if seats[row.episode_id] == row.seat and row.status == "finished"]
-
-    def _metrics(self, results: Sequence[GameResult], before: RecorderCounters) -> dict[str, float]:
-        counters = self.recorder.counters
-        calls, truncated = counters.calls - before.calls, counters.truncated - before.truncated
-        return {
-            "utility_mean": _mean(r.utility for r in results),
-            "agreement": _mean(r.outcome == "agreement" for r in results),
-            "invalid": sum(r.invalid for r in results) / max(1, sum(r.decisions for r in results)),
-            "truncated": truncated / max(1, calls),  # share of this step's answers that ended at their token limit
-            "failed": sum(r.status != "finished" for r in results),
-            "moves": _mean(r.decisions for r in results),
-            "drift/continued": counters.continued,
-            "drift/drifted": counters.drifted,
-            "drift/restarted": counters.restarted,
-        }
-
-    def validate(self, step: int) -> float:
-        """Mean reward on the validation games: the same games at every step."""
-        config, check = self.config, self.config.validation
-        scenarios = resolve(config.games.env, check.split)[: check.scenarios]
-        games = plan(
-            scenarios, POLICY, config.games.opponents, seats=self.seats, both_seats=check.both_seats,
-            trials=check.trials, seed=config.seed,
-        )  # fmt: skip
-        games = [replace(game, episode_id=f"step{step:05d}-{game.episode_id}") for game in games]
-        results: list[GameResult] = []
-        self.runner.run(
-            play_all(games, self.cast, config.games.play, done=lambda played: results.append(played.result()))
-        )
-        return _mean(result.reward for result in results)
-
-    def publish(self, version: int, _actor: object) -> None:
-        self.runner.run(self.engine.publish(version))
-
-    def close(self) -> None:
-        """End what is under way without keeping it: a game that was cut off is played again on resume."""
-        try:
-            cut_off = asyncio.all_tasks(self.runner.get_loop())
-            for task in cut_off:
-                task.cancel()
-            self.runner.run(self._end(cut_off))
-        finally:
-            self.runner.close()
-            self.recorder.close()
-            self.store.close()
-
-    async def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self.cast.close()
-        await self.engine.close()
-
-
 def run_ppo(config: PpoRun, run: Run) -> dict[str, Any]:
     """Train a policy by playing; returns the counters, the best checkpoint and the last metrics."""
     quiet()
     use_threads(config.threads)
     models = load(located(config.model), critic=True, reference=config.ppo.eta > 0)
     keep_harness(models, config.games.harness)
-    player = PpoPlay(config, models, run)
+    player = Player(config.games, config.validation, models, run, engine=config.engine, batch=config.ppo.batch,
+                    steps=config.ppo.steps, seed=config.seed)  # fmt: skip
     try:
         validate = player.validate if config.validation.scenarios else None
         with shown(run, "ppo", config.ppo.steps):
@@ -308,8 +168,3 @@ def shown(run: Run, label: str, steps: int | None = None) -> Iterator[Run]:
             yield run
         finally:
             run.watchers.pop()
-
-
-def _mean(values: Any) -> float:
-    found = [float(value) for value in values]
-    return sum(found) / len(found) if found else 0.0

@@ -29,9 +29,16 @@ from socialrl_cli.engines.hosts import Answers, Host, ProcessHost, ThreadHost
 
 class EmbeddedEngine:
     def __init__(
-        self, model: Any, tokenizer: Any, config: EmbeddedConfig | None = None, *, model_name: str = "policy"
+        self,
+        model: Any,
+        tokenizer: Any,
+        config: EmbeddedConfig | None = None,
+        *,
+        model_name: str = "policy",
+        follows: Any = None,
     ) -> None:
-        """`model`: a transformers causal LM or a PEFT wrapper of one. It stays the caller's and is shared."""
+        """`model`: a transformers causal LM or a PEFT wrapper of one. It stays the caller's and is shared; or it is a
+        copy of the module that it `follows`, whose trained weights `publish` then brings over."""
         self.config = config = config or EmbeddedConfig()
         self.model, self.tokenizer, self.policy_version = model_name, tokenizer, 0
         can = ("token_ids", "logprobs", "scoring", "publishing", "grammars", "token_input")
@@ -39,7 +46,7 @@ class EmbeddedEngine:
         self.capacity, self.vocabulary = capacity_of(model, config, model_name), vocabulary_of(model)
         self._ends = ending_tokens(bare(model), tokenizer)
         self._whole, self._closed, self._served, self._sent = model, False, 0, 0
-        self._publishing = 0
+        self._publishing, self._follows = 0, follows
         self._pending: dict[int, asyncio.Future[Any]] = {}
         host = ProcessHost if config.process else ThreadHost
         self._host: Host = host(model, tokenizer, config, model_name, self._answered)
@@ -65,7 +72,10 @@ class EmbeddedEngine:
 
     async def publish(self, version: int, weights: Mapping[str, Any] | None = None) -> None:
         """The shared weights are `version` from now on, and nothing may run; or `weights` are, once they are loaded
-        in place of the engine's."""
+        in place of the engine's, between two requests."""
+        if weights is None and self._follows is not None:
+            trained = ((name, p) for name, p in self._follows.named_parameters() if p.requires_grad)
+            weights = {name: p.detach().clone() for name, p in trained}
         self._publishing += 1
         try:
             await self._answer(Publish(version, weights))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING
 
 from socialrl_cli.engines.base import Engine
@@ -11,14 +12,19 @@ if TYPE_CHECKING:
     from algos.models import Models
 
 
-def open_engine(config: EngineConfig, *, name: str, path: str, trained: Models | None = None) -> Engine:
+def open_engine(
+    config: EngineConfig, *, name: str, path: str, trained: Models | None = None, overlapping: bool = False
+) -> Engine:
     """The engine of the model in the folder (or under the hub name) `path`, called `name` in answers and errors.
 
-    `trained`: the same model as a trainer has loaded it, whose weights `publish` hands on. The caller closes the
+    `trained`: the same model as a trainer has loaded it, whose weights `publish` hands on; `overlapping`: it decodes
+    while they are trained. The caller closes the
     engine. Raises ModelError and EngineError.
     """
     from algos.models import load_actor
     from socialrl_cli.engines.embedded import EmbeddedEngine
 
     model, tokenizer = (trained.actor, trained.tokenizer) if trained is not None else load_actor(path)
-    return EmbeddedEngine(model, tokenizer, config.embedded, model_name=name)
+    if trained is None or not overlapping:
+        return EmbeddedEngine(model, tokenizer, config.embedded, model_name=name)
+    return EmbeddedEngine(copy.deepcopy(model), tokenizer, config.embedded, model_name=name, follows=model)

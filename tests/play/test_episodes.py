@@ -8,7 +8,7 @@ from envs.events import Action
 from scenarios.core import packaged
 from scenarios.errors import EngineError, RunError, UsageError
 from socialrl_cli.cast import Cast, Seat, check_participants
-from socialrl_cli.episodes import PlayConfig, play_all
+from socialrl_cli.episodes import Crew, PlayConfig, play_all
 from socialrl_cli.evaluation import plan
 from socialrl_cli.store import Store, read_games
 
@@ -112,3 +112,40 @@ def test_a_participant_that_is_not_there_is_refused_before_any_game(text, named)
     with pytest.raises(UsageError) as caught:
         check_participants((text,), "dnd")
     assert named in str(caught.value)
+
+
+async def test_a_crew_serves_who_came_first_and_one_failure_does_not_touch_the_others(tmp_path):
+    order = []
+
+    def note(name):
+        return lambda played: order.append((name, played.game.episode_id))
+
+    async with BrokenCast(tmp_path, every=1) as cast:
+        crew = Crew(cast, PlayConfig(concurrency=4))
+        first = asyncio.create_task(crew.play(games(LINEAR, 30), done=note("first")))
+        await asyncio.sleep(0)
+        broken = asyncio.create_task(crew.play(games("broken", 30), done=note("broken")))
+        await asyncio.sleep(0)
+        last = asyncio.create_task(crew.play(games(BOULWARE, 30), done=note("last")))
+        await asyncio.gather(first, last)
+        with pytest.raises(RunError, match="episodes failed"):
+            await broken
+    names = [name for name, _ in order]
+    assert names.count("first") == names.count("last") == 30
+    assert names.index("last") >= 30 - 4  # none of the last began while some of the first had not
+
+
+async def test_a_crew_ends_the_games_of_who_is_cancelled(tmp_path):
+    async with Cast(tmp_path) as cast:
+        crew = Crew(cast, PlayConfig(concurrency=2))
+        found = []
+        one = asyncio.create_task(crew.play(games(LINEAR), done=found.append))
+        while not found:
+            await asyncio.sleep(0)
+        one.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await one
+        many = len(found)
+        await crew.play(games(BOULWARE, 5), done=found.append)
+    assert many < 40
+    assert [played.game.policy for played in found[many:]] == [BOULWARE] * 5

@@ -16,9 +16,10 @@ from socialrl_cli.cast import read_harness
 from socialrl_cli.engines.config import EmbeddedConfig, EngineConfig
 from socialrl_cli.episodes import PlayConfig
 from socialrl_cli.evals import EvalConfig, compare, run_eval
+from socialrl_cli.player import POLICY, GamesConfig, Player, ValidationConfig
 from socialrl_cli.rollouts import RolloutConfig, run_rollout
 from socialrl_cli.runs import Run
-from socialrl_cli.training import GamesConfig, PpoRun, SftRun, ValidationConfig, check_ppo, check_sft, run_ppo, run_sft
+from socialrl_cli.training import PpoRun, SftRun, check_ppo, check_sft, run_ppo, run_sft
 
 SMALL = tiny.TinyConfig(hidden=64, inner=96, layers=2, heads=2, kv_heads=1, critic_layers=1, vocab=600)
 DEMOS = RolloutConfig(
@@ -69,6 +70,11 @@ def recipe(warm, model, steps=2):
             batch=6, mini_batch=3, steps=steps, critic_warmup=1, actor_lr=1e-3, critic_lr=1e-3, save_every=1
         ),
     )
+
+
+def player(config, models, run):
+    parts = {"engine": config.engine, "batch": config.ppo.batch, "steps": config.ppo.steps, "seed": config.seed}
+    return Player(config.games, config.validation, models, run, **parts)
 
 
 def weights(folder):
@@ -157,16 +163,16 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path, w
 
 def test_games_of_a_step_that_was_cut_off_are_not_played_again(tmp_path, warm, model):
     from algos.models import load
-    from socialrl_cli.training import POLICY, PpoPlay, located
+    from socialrl_cli.training import located
 
     config = recipe(warm, model)
     models = load(located(config.model), critic=True)
     with Run.open(tmp_path / "cut") as run:
-        first = PpoPlay(config, models, run)
+        first = player(config, models, run)
         first.publish(0, models.actor)
         before = first.play(1)
         first.close()
-        again = PpoPlay(config, models, run)
+        again = player(config, models, run)
         again.publish(0, models.actor)
         after = again.play(1)
         calls = again.recorder.counters.calls
@@ -177,6 +183,60 @@ def test_games_of_a_step_that_was_cut_off_are_not_played_again(tmp_path, warm, m
         assert np.array_equal(one.token_ids, other.token_ids)
         assert np.array_equal(one.logprobs, other.logprobs)
     assert POLICY in {row.agent for row in after.rows}
+
+
+def test_play_that_is_never_ahead_is_the_loop_without_overlap(tmp_path, warm, model):
+    """The same weights, bit for bit, as a loop that plays each step's games by itself before it trains."""
+    from algos.models import load
+    from socialrl_cli.training import located
+
+    config = recipe(warm, model, steps=3)
+    with Run.open(tmp_path / "gated") as run:
+        run_ppo(config, run)
+
+    class Alone(Player):
+        def play(self, step):
+            return self.ahead.run(self._play(step))
+
+    models = load(located(config.model), critic=True)
+    with Run.open(tmp_path / "plain") as run:
+        plain = Alone(config.games, config.validation, models, run, engine=config.engine, batch=6, steps=3, seed=0)
+        try:
+            ppo.train(config.ppo, models, play=plain.play, publish=plain.publish, run=run)
+        finally:
+            plain.close()
+    gated, alone = (weights(tmp_path / name / "checkpoints" / "step-3") for name in ("gated", "plain"))
+    assert all(torch.equal(gated[name], alone[name]) for name in gated)
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_play_ahead_of_the_trainer_is_stale_by_no_more_than_it_may_be(tmp_path, warm, model, process):
+    config = recipe(warm, model, steps=4)
+    engine = EngineConfig(embedded=EmbeddedConfig(slots=4, capacity=768, process=process))
+    config = replace(config, games=replace(config.games, max_ahead=1), engine=engine)
+    with Run.open(tmp_path / "ahead") as run:
+        document = run_ppo(config, run)
+        metrics = run.metrics()
+    assert document["step"] == 4
+    assert document["policy_version"] == 3
+    assert [row["staleness_max"] for row in metrics] == [0, 0, 1, 1]  # the first step trains the critic alone
+    assert metrics[3]["staleness/1"] > 0
+    assert all(row["drift/drifted"] == 0 for row in metrics)
+    assert metrics[1]["mismatch"] < 1e-6  # sampled by the version that is trained: recomputed exactly
+    assert metrics[3]["mismatch"] > 1e-6  # by an older one
+    table = buffer.read(tmp_path / "ahead" / "buffer")
+    assert set(table["policy_version"].to_pylist()) >= {0, 1}
+
+
+def test_episodes_that_are_too_stale_are_dropped_and_counted(tmp_path, warm, model):
+    config = recipe(warm, model, steps=4)
+    config = replace(config, games=replace(config.games, max_ahead=2, max_staleness=0))
+    with Run.open(tmp_path / "ahead") as run:
+        document = run_ppo(config, run)
+        metrics = run.metrics()
+    assert document["step"] == 4
+    assert [row["dropped_stale"] for row in metrics][:3] == [0, 0, 6]
+    assert all(row.get("staleness_max", 0) == 0 for row in metrics)
 
 
 def test_an_evaluation_shows_the_baselines_and_two_are_compared_by_game(tmp_path, home, warm):
