@@ -7,6 +7,7 @@
       optimisers.pt  states of the optimisers, and torch's random state
       trainer.json   the counters; written last, so a folder without it is torn
 
+Whole tensors, whatever the number of trainer processes that wrote or read it: the first one writes, all of them read.
 Weights are loaded into the modules in place: an engine that shares them sees them.
 """
 
@@ -14,13 +15,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from algos import distributed
 from algos.critic import Critic, ValueHead, load_head, save_head
 from algos.models import Models, load_actor, load_critic
 from scenarios.errors import RunError, SocialRLError
@@ -41,17 +43,24 @@ class Counters:
     tokens: int = 0  # actor tokens trained on
 
 
-def save(folder: Path, models: Models, optimisers: Mapping[str, torch.optim.Optimizer], counters: Counters) -> None:
-    """Fill a checkpoint folder."""
-    save_model_folder(folder / "actor", models)
-    if models.critic is not None:
-        (folder / "critic").mkdir()
-        if isinstance(models.critic, Critic):
-            models.critic.backbone.save_pretrained(folder / "critic")
-        save_head(models.critic, folder / "critic")
-    state = {name: optimiser.state_dict() for name, optimiser in optimisers.items()}
-    torch.save({"optimisers": state, "random": torch.get_rng_state()}, folder / OPTIMISERS)
-    (folder / COUNTERS).write_text(json.dumps(asdict(counters)) + "\n", encoding="utf-8")
+def writer(
+    models: Models, optimisers: Mapping[str, torch.optim.Optimizer], counters: Counters
+) -> Callable[[Path], None]:
+    """What fills a checkpoint folder, for the first process; all of them bring their part of the state as it is now."""
+    models = models.whole()
+    state = {name: distributed.gathered(optimiser.state_dict()) for name, optimiser in optimisers.items()}
+
+    def write(folder: Path) -> None:
+        save_model_folder(folder / "actor", models)
+        if models.critic is not None:
+            (folder / "critic").mkdir()
+            if isinstance(models.critic, Critic):
+                models.critic.backbone.save_pretrained(folder / "critic")
+            save_head(models.critic, folder / "critic")
+        torch.save({"optimisers": state, "random": torch.get_rng_state()}, folder / OPTIMISERS)
+        (folder / COUNTERS).write_text(json.dumps(asdict(counters)) + "\n", encoding="utf-8")
+
+    return write
 
 
 def save_model_folder(folder: Path, models: Models) -> None:
@@ -82,13 +91,28 @@ def resume(folder: Path | None, models: Models, optimisers: Mapping[str, torch.o
         _load_actor_into(models, folder / "actor")
         _load_critic_into(models.critic, folder / "critic")
         for name, optimiser in optimisers.items():
-            optimiser.load_state_dict(saved["optimisers"][name])
+            optimiser.load_state_dict(_parts_of(saved["optimisers"][name], optimiser))
         torch.set_rng_state(saved["random"])
     except (SocialRLError, OSError, KeyError, TypeError, ValueError, RuntimeError, EOFError) as error:
         raise RunError(
             f"{folder}: this checkpoint is torn, or of other models ({error}); remove it to go on from the one before"
         ) from error
     return counters
+
+
+def _parts_of(saved: dict[str, Any], optimiser: torch.optim.Optimizer) -> dict[str, Any]:
+    """A saved state with what this process holds of each tensor that is as large as its parameter."""
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+
+    def part(value: Any, parameter: torch.Tensor) -> Any:
+        whole = isinstance(value, torch.Tensor) and value.shape == parameter.shape
+        return distributed.like(value, parameter) if whole else value
+
+    state = {
+        number: {name: part(value, parameters[number]) for name, value in states.items()}
+        for number, states in saved["state"].items()
+    }
+    return saved | {"state": state}
 
 
 def _load_actor_into(models: Models, folder: Path) -> None:
@@ -99,11 +123,11 @@ def _load_actor_into(models: Models, folder: Path) -> None:
         set_peft_model_state_dict(models.actor, load_file(folder / "adapter_model.safetensors"))
         return
     loaded, _ = load_actor(folder)
-    models.actor.load_state_dict(loaded.state_dict())
+    distributed.load_whole(models.actor, loaded.state_dict())
 
 
 def _load_critic_into(critic: Critic | ValueHead | None, folder: Path) -> None:
     if isinstance(critic, Critic):
-        critic.load_state_dict(load_critic(folder).state_dict())
+        distributed.load_whole(critic, load_critic(folder).state_dict())
     elif critic is not None and not load_head(critic, folder):
         raise ValueError("no value head in it")

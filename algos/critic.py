@@ -41,7 +41,7 @@ class Critic(nn.Module):
         nn.init.zeros_(self.linear.bias)
 
     def forward(self, pack: Pack) -> Tensor:
-        return self.linear(states(self.backbone, pack).float())[:, 0]
+        return self.linear(states(self.backbone, pack).float())[:, 0].clone()  # a sharded module gives no view away
 
 
 def save_head(critic: ValueHead | Critic, folder: Path) -> None:

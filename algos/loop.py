@@ -1,5 +1,8 @@
 """What a training loop is given: `play` brings rows, `publish` hands weights on, `run` keeps what comes of it.
 
+Of several trainer processes the first one plays, publishes and owns the run; it is asked, and tells the others. What
+the others are given as `publish` and `run` does nothing.
+
 So `algos` knows neither environments nor engines nor commands. Step numbers count finished steps from 1.
 """
 

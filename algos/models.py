@@ -6,20 +6,21 @@ always kept in float32 (an update of 1e-6 would be lost in bfloat16) and compute
 with LoRA the frozen base is held in `dtype`, the adapters in float32. Nothing is dropped out in training: the policy
 that is trained is the one that played.
 
-Left out: quantised bases, models across several devices.
+Left out: quantised bases, models across several devices of one process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from algos import distributed
 from algos.critic import Critic, ValueHead, load_head
 from algos.grammars import Guide
 from algos.policy import check_exact
@@ -104,6 +105,18 @@ class Models:
 
     def trainable(self) -> list[nn.Parameter]:
         return [p for p in self.actor.parameters() if p.requires_grad]
+
+    def spread(self) -> None:
+        """Shard what is trained whole over the trainer processes."""
+        if not self.lora:
+            for model in filter(None, (self.actor, self.reference)):
+                distributed.shard(model, model.get_decoder().layers)
+        if isinstance(self.critic, Critic):
+            distributed.shard(self.critic, self.critic.backbone.layers)
+
+    def whole(self) -> Models:
+        """The same with all the weights of what is trained (see `distributed.whole`)."""
+        return replace(self, actor=distributed.whole(self.actor), critic=distributed.whole(self.critic))
 
 
 def load(config: ModelConfig, *, critic: bool = False, reference: bool = False) -> Models:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
+from algos import distributed
 from scenarios.errors import ModelError, RunError
 
 SCHEDULES = ("constant", "linear")
@@ -40,12 +41,13 @@ def set_lr(optimiser: torch.optim.Optimizer, lr: float) -> None:
 
 
 def take_step(optimiser: torch.optim.Optimizer, loss: torch.Tensor, max_norm: float, *, what: str, step: int) -> float:
-    """Clip the accumulated gradient to `max_norm`, step, clear; returns the norm before clipping.
+    """Sum the gradients of all processes, clip to `max_norm`, step, clear; returns the norm before clipping.
 
     Raises ModelError, before any weight has moved, when the loss or its gradient is not finite.
     """
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
-    norm = float(nn.utils.clip_grad_norm_(parameters, max_norm))
+    distributed.sum_gradients(parameters)
+    norm = float(distributed.unsharded(nn.utils.clip_grad_norm_(parameters, max_norm)))
     if not (math.isfinite(norm) and math.isfinite(loss)):
         optimiser.zero_grad(set_to_none=True)
         raise ModelError(

@@ -68,10 +68,15 @@ def token_budget(model: Any) -> int:
     return int(min(4096, max(256, room // a_token)))
 
 
+def sized(batch: ActorTokens, rows: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Those of the rows that have actor tokens, and how many tokens of each are passed through a model."""
+    rows = [r for r in rows if batch.row_starts[r] < batch.row_starts[r + 1]]
+    return rows, [int(batch.positions[batch.row_starts[r + 1] - 1]) for r in rows]  # up to the last predicting state
+
+
 def packs(batch: ActorTokens, rows: Sequence[int], budget: int, device: str | torch.device = "cpu") -> list[Pack]:
     """Cut these rows of a batch into micro-batches; rows without actor tokens cost nothing."""
-    rows = [r for r in rows if batch.row_starts[r] < batch.row_starts[r + 1]]
-    lengths = [int(batch.positions[batch.row_starts[r + 1] - 1]) for r in rows]  # up to the last predicting state
+    rows, lengths = sized(batch, rows)
     out = []
     for group in cut(lengths, budget):
         sizes = [lengths[i] for i in group]
@@ -88,6 +93,15 @@ def packs(batch: ActorTokens, rows: Sequence[int], budget: int, device: str | to
         ids_, positions, at, tokens_ = (torch.from_numpy(a).to(device) for a in arrays)
         out.append(Pack(ids_, positions, sizes, at, tokens_))
     return out
+
+
+def empty_pack(device: str | torch.device = "cpu") -> Pack:
+    """A pass that says nothing, for whoever has no rows left while others pass theirs."""
+    nothing, token = (
+        torch.zeros(0, dtype=torch.int64, device=device),
+        torch.zeros(1, 1, dtype=torch.int64, device=device),
+    )
+    return Pack(token, token, [1], nothing, nothing)
 
 
 def states(backbone: nn.Module, pack: Pack) -> Tensor:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from algos import distributed
 from algos.grammars import Guide, Masks, ending_tokens, masks
 from algos.logprobs import Allowed, logprobs_and_entropy
 from algos.packing import Pack, packs, states
@@ -53,17 +54,21 @@ def allowed(models: Models, batch: ActorTokens) -> Masks | None:
 
 def policy(models: Models, model: Any, pack: Pack, batch: BatchTensors) -> tuple[Tensor, Tensor, Tensor]:
     """Log-probabilities and entropies of the pack's actor tokens, (K,) each, and their states (K, H)."""
-    with models.computing():
-        hidden = states(model.get_decoder(), pack)
-    head = model.get_output_embeddings()
-    logprobs, entropy = logprobs_and_entropy(
-        hidden.to(head.weight.dtype),
-        head,
-        batch.ids[pack.tokens],
-        batch.temperatures[pack.tokens],
-        allowed=batch.allowed and batch.allowed.of(pack.tokens),
-    )
-    return logprobs, entropy, hidden
+
+    def read() -> tuple[Tensor, Tensor, Tensor]:
+        with models.computing():
+            hidden = states(model.get_decoder(), pack)
+        head = model.get_output_embeddings()
+        logprobs, entropy = logprobs_and_entropy(
+            hidden.to(head.weight.dtype),
+            head,
+            batch.ids[pack.tokens],
+            batch.temperatures[pack.tokens],
+            allowed=batch.allowed and batch.allowed.of(pack.tokens),
+        )
+        return logprobs, entropy, hidden
+
+    return distributed.inside(model, read)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algos import checkpoints, losses, meter
+from algos import checkpoints, distributed, losses, meter
 from algos.checkpoints import Counters
 from algos.critic import ValueHead
 from algos.gae import advantages_and_returns, rewards_to_go
@@ -92,6 +92,7 @@ class Scored:
     reference: Tensor | None
     importance: Tensor | None
     features: Tensor | None  # (K, H), where a value head reads the actor's states
+    mine: Tensor | None = None  # (K,) bool: those whose states this process has; None: all
 
 
 def score(
@@ -121,7 +122,7 @@ def score(
     advantage, target = (
         torch.from_numpy(x).to(models.device, torch.float32) for x in (losses.normalised(raw), return_)
     )
-    return Scored(old, seen.values, advantage, target, seen.reference, importance, seen.features), metrics
+    return Scored(old, seen.values, advantage, target, seen.reference, importance, seen.features, seen.mine), metrics
 
 
 def mini_batches(config: Config, episodes: int, step: int, epoch: int) -> Iterator[np.ndarray]:
@@ -160,7 +161,7 @@ def accumulate_actor(
     for loss, part in models.team.backward(models.actor, work, parts):
         total += loss
         sums = {name: sums.get(name, 0.0) + value for name, value in part.items()}
-    return total, sums
+    return distributed.total(total), distributed.totals(sums)
 
 
 def accumulate_critic(
@@ -185,11 +186,12 @@ def accumulate_critic(
     if isinstance(models.critic, ValueHead):  # one linear layer over all of the mini-batch's states
         assert scored.features is not None
         at = torch.from_numpy(batch.tokens_of(rows)).to(models.device)
+        at = at if scored.mine is None else at[scored.mine[at]]
         loss = loss_of(at, models.critic(scored.features[at]))
         loss.backward()
-        return loss.detach()
+        return distributed.total(loss.detach())
     done = models.team.backward(models.critic, work, models.team.packs(batch, rows, config.micro_tokens, models.device))
-    return sum((loss for loss, _ in done), torch.zeros((), device=models.device))
+    return distributed.total(sum((loss for loss, _ in done), torch.zeros((), device=models.device)))
 
 
 def _weights(config: Config, batch: ActorTokens, rows: Sequence[int], device: torch.device) -> Tensor:
@@ -265,19 +267,20 @@ def train(
     """Train until `config.steps` are done or the run is asked to stop; goes on from the run's latest checkpoint."""
     config = replace(config, micro_tokens=config.micro_tokens or token_budget(models.actor) // config.workers)
     models.team = Team(config.workers)
+    models.spread()
     optimisers = make_optimisers(config, models)
     loaded_mb = meter.memory_mb("VmRSS")
-    counters = checkpoints.resume(run.latest(), models, optimisers)
+    counters = checkpoints.resume(distributed.first(run.latest), models, optimisers)
     saved = counters.step
-    publish(counters.policy_version, models.actor)
+    publish(counters.policy_version, distributed.whole(models.actor))
 
     def save() -> None:
-        run.save(counters.step, lambda folder: checkpoints.save(folder, models, optimisers, counters))
+        run.save(counters.step, checkpoints.writer(models, optimisers, counters))
 
-    while counters.step < config.steps and not run.should_stop():
+    while counters.step < config.steps and not distributed.first(run.should_stop):
         step = counters.step + 1
         started = time.perf_counter()
-        brought: Batch = play(step)
+        brought: Batch = distributed.first(lambda: play(step))  # noqa: B023
         played = time.perf_counter()
 
         batch = actor_tokens(brought.rows)
@@ -289,7 +292,7 @@ def train(
                 metrics |= update(config, models, optimisers, batch, step)
             if step > config.critic_warmup:
                 counters.policy_version += 1
-                publish(counters.policy_version, models.actor)
+                publish(counters.policy_version, distributed.whole(models.actor))
         ended = time.perf_counter()
 
         counters.step = step

@@ -1,6 +1,7 @@
 """One look at a batch before it is learned from: what the critic, the actor and the reference make of it.
 
-Everything is read without gradient and in one pass over the micro-batches. K actor tokens, H hidden size.
+Everything is read without gradient and in one pass over the micro-batches; each trainer process reads its share of
+them. K actor tokens, H hidden size.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from algos import distributed
 from algos.critic import Critic, ValueHead
 from algos.models import Models
 from algos.packing import Pack
@@ -26,7 +28,8 @@ class Look:
     values: Tensor  # V̄
     old: Tensor | None  # log π of the actor as it is
     reference: Tensor | None  # log π_ref
-    features: Tensor | None  # (K, H): the actor's states, where a value head reads them
+    features: Tensor | None  # (K, H): the actor's states, where a value head reads them and this process has them
+    mine: Tensor  # (K,) bool: the tokens that this process has passed through the models
 
 
 def look(
@@ -53,18 +56,23 @@ def look(
             into[pack.tokens] = result
         return into
 
-    out = Look(empty(), None, None, None)
+    def put_all(results: Sequence[Tensor]) -> Tensor:
+        return distributed.total(put(empty(), results))
+
+    out = Look(empty(), None, None, None, empty().bool())
+    for pack in parts:
+        out.mine[pack.tokens] = True
     with torch.no_grad():
         if old or head:
             seen = team.map(models.actor, chosen, parts)
-            out.old = put(empty(), [logprobs for logprobs, _ in seen]) if old else None
+            out.old = put_all([logprobs for logprobs, _ in seen]) if old else None
             if head:
                 out.features = put(empty(models.actor.config.hidden_size), [states for _, states in seen])
-                out.values = head(out.features)
+                out.values = distributed.total(head(out.features) * out.mine)
         if isinstance(models.critic, Critic):
-            put(out.values, team.map(models.critic, values, parts))
+            out.values = put_all(team.map(models.critic, values, parts))
         if reference:
             with reference_policy(models) as model:  # without its adapter it is another model than its twins
                 seen = team.map(model, chosen, parts, kept=models.reference is not None)
-            out.reference = put(empty(), [logprobs for logprobs, _ in seen])
+            out.reference = put_all([logprobs for logprobs, _ in seen])
     return out

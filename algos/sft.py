@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from algos import checkpoints, meter
+from algos import checkpoints, distributed, meter
 from algos.checkpoints import Counters
 from algos.loop import RunLog
 from algos.models import Models
@@ -119,14 +119,15 @@ def accumulate(
 
     passes = models.team.backward if torch.is_grad_enabled() else models.team.map
     parts = passes(models.actor, work, models.team.packs(batch, rows, config.micro_tokens, models.device))
-    return sum((loss for loss, _ in parts), torch.zeros((), device=models.device))
+    return distributed.total(sum((loss for loss, _ in parts), torch.zeros((), device=models.device)))
 
 
 def train(config: Config, models: Models, *, rows: Sequence[Row], run: RunLog) -> Counters:
     """Train over the rows; goes on from the run's latest checkpoint."""
     config = replace(config, micro_tokens=config.micro_tokens or token_budget(models.actor) // config.workers)
     models.team = Team(config.workers)
-    batch = actor_tokens(chosen(config, rows))
+    models.spread()
+    batch = distributed.first(lambda: actor_tokens(chosen(config, rows)))
     check_rows(models, batch)
     learned, held = split(config, batch)
     tensors = BatchTensors.of(batch, models.device)
@@ -136,13 +137,13 @@ def train(config: Config, models: Models, *, rows: Sequence[Row], run: RunLog) -
 
     optimiser = adamw(models.trainable(), config.lr, weight_decay=config.weight_decay, beta2=config.beta2)
     loaded_mb = meter.memory_mb("VmRSS")
-    counters = checkpoints.resume(run.latest(), models, {"actor": optimiser})
+    counters = checkpoints.resume(distributed.first(run.latest), models, {"actor": optimiser})
     saved = counters.step
 
     def save() -> None:
-        run.save(counters.step, lambda folder: checkpoints.save(folder, models, {"actor": optimiser}, counters))
+        run.save(counters.step, checkpoints.writer(models, {"actor": optimiser}, counters))
 
-    while counters.step < len(steps) and not run.should_stop():
+    while counters.step < len(steps) and not distributed.first(run.should_stop):
         step = counters.step + 1
         started = time.perf_counter()
         chosen_rows = [learned[i] for i in steps[step - 1]]

@@ -5,6 +5,9 @@ mini-batch. Each works on a twin of the model, a copy of its modules around the 
 pass sets attributes and hooks (see `packing`). Who gets which pack depends on their sizes alone, and gradients are
 added in a fixed order: the same settings give the same bits, whatever else the machine does.
 
+Where several trainer processes work together (`distributed`), each takes its share of the rows first, and makes as many
+passes as the others, since a sharded model passes everywhere at once (and in one thread).
+
 One extra gradient is held for each worker but the first. Left out: GPUs, where one thread keeps the device busy.
 """
 
@@ -18,7 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from algos.packing import Pack, packs
+from algos import distributed
+from algos.packing import Pack, cut, empty_pack, packs, sized
 from algos.rows import ActorTokens
 
 
@@ -37,11 +41,19 @@ class Team:
         self._pool = ThreadPoolExecutor(workers - 1) if workers > 1 else None
 
     def packs(self, batch: ActorTokens, rows: Sequence[int], budget: int, device: torch.device) -> list[Pack]:
-        """These rows in packs of up to `budget` tokens, at least one for each worker where the rows allow it."""
-        if self.workers > 1:
-            lengths = [len(batch.rows[r].token_ids) for r in rows]
-            budget = min(budget, -(-sum(lengths) // self.workers) + max(lengths, default=0) // 2)
-        return packs(batch, rows, budget, device)
+        """This process's share of the rows in packs of up to `budget` tokens, at least one for each worker where the
+        rows allow it."""
+        rows, lengths = sized(batch, rows)
+        shares = _shares(lengths, distributed.size())
+        cuts = [cut([lengths[i] for i in share], self._budget([lengths[i] for i in share], budget)) for share in shares]
+        own = shares[distributed.rank()]
+        found = packs(batch, [rows[i] for i in own], self._budget([lengths[i] for i in own], budget), device)
+        return found + [empty_pack(device)] * (max(map(len, cuts)) - len(found))
+
+    def _budget(self, lengths: Sequence[int], budget: int) -> int:
+        if self.workers == 1:
+            return budget
+        return min(budget, -(-sum(lengths) // self.workers) + max(lengths, default=0) // 2)
 
     def map(self, model: Any, work: Callable[[Any, Pack], Any], parts: Sequence[Pack], *, kept: bool = True) -> list:
         """What `work(model, pack)` gives for each pack, in their order. `kept`: the twins may serve again, since the
@@ -71,7 +83,7 @@ class Team:
         return found
 
     def _run(self, model: Any, job: Callable[[int, Any, Pack], Any], parts: Sequence[Pack], kept: bool) -> list:
-        if self._pool is None or len(parts) < 2:
+        if self._pool is None or len(parts) < 2 or distributed.sharded(model):
             return [job(0, model, pack) for pack in parts]
         grad = torch.is_grad_enabled()
 

@@ -52,7 +52,7 @@ def test_what_is_saved_comes_back_in_place(
     optimisers = moved(first)
     step = tmp_path / "step-3"
     step.mkdir()
-    checkpoints.save(step, first, optimisers, Counters(3, 2, 10, 500))
+    checkpoints.writer(first, optimisers, Counters(3, 2, 10, 500))(step)
 
     second = models.load(config, critic=True)
     fresh = {name: adamw(o.param_groups[0]["params"], 0.1) for name, o in moved(second).items()}
@@ -76,7 +76,7 @@ def test_a_checkpoint_is_a_model_folder_with_everything(
     optimisers = moved(loaded)
     step = tmp_path / "step-1"
     step.mkdir()
-    checkpoints.save(step, loaded, optimisers, Counters(1))
+    checkpoints.writer(loaded, optimisers, Counters(1))(step)
 
     assert (step / "actor" / "socialrl.json").read_text() == '{"prompt": "compact"}'
     assert not (step / "actor" / "stale.bin").exists()
@@ -98,7 +98,7 @@ def test_a_torn_checkpoint_is_never_taken(make: SimpleNamespace, tmp_path: Path,
     loaded = models.load(ModelConfig(actor=str(folder_of(make, tmp_path / "model"))), critic=True)
     step = tmp_path / "step-1"
     step.mkdir()
-    checkpoints.save(step, loaded, moved(loaded), Counters(1))
+    checkpoints.writer(loaded, moved(loaded), Counters(1))(step)
     target = step / missing
     shutil.rmtree(target) if target.is_dir() else target.unlink()
     before = {name: value.clone() for name, value in state(loaded).items()}
@@ -116,7 +116,7 @@ def test_a_checkpoint_of_another_model_is_refused(make: SimpleNamespace, tmp_pat
     small = models.load(ModelConfig(actor=str(folder_of(make, tmp_path / "small"))), critic=True)
     step = tmp_path / "step-1"
     step.mkdir()
-    checkpoints.save(step, small, moved(small), Counters(1))
+    checkpoints.writer(small, moved(small), Counters(1))(step)
     large = models.load(ModelConfig(actor=str(folder_of(make, tmp_path / "large", hidden=48))), critic=True)
     with pytest.raises(RunError, match="of other models"):
         checkpoints.resume(step, large, _optimisers(large))

@@ -120,7 +120,7 @@ def test_an_adapter_that_is_trained_further_is_its_own_reference(folder: Path, t
         if "lora_B" in name:
             parameter.data.normal_(std=0.1)
     (tmp_path / "step-1").mkdir()
-    checkpoints.save(tmp_path / "step-1", first, {}, Counters(1))
+    checkpoints.writer(first, {}, Counters(1))(tmp_path / "step-1")
     further = models.load(ModelConfig(actor=str(tmp_path / "step-1"), lora=LoraConfig(4, 8)), reference=True)
     ids = torch.tensor([[5, 6, 7]])
     with torch.no_grad(), policy.reference_policy(further) as reference:
