@@ -2,7 +2,7 @@
 
 Each environment is a module with
 
-    SEATS, TRAINABLE, MOVES     its seats, those that a policy may be trained in, and its moves
+    SEATS, TRAINABLE, MOVES     its seats (a scenario may lack some), those that a policy may be trained in, its moves
     EVALUATED                   the seats whose mean reward is the environment's score; several take turns
     PRIVATE                     {seat: paths in the scenario of what that seat alone may know}
     Environment                 the game (see `envs.core`)
@@ -11,7 +11,9 @@ Each environment is a module with
     brief_in_numbers            the same with numbers, where `brief` writes what things are worth in words
     answers(event)              how to answer in JSON: an example of every move, for the `full` prompt
     tell(event, seat, prompt)   one event as that seat reads it ("" when it says nothing to it)
-    MIND                        what may be believed of the counterpart, and how offers compare (see `envs.minds`)
+    MIND                        what may be believed of the counterpart, and how offers compare (see `envs.minds`);
+                                negotiations have one
+    SPEECH                      who reads what is said, where that is not the one counterpart
 
 `prompt` is `full`, `compact` or `people` (see `envs.telling`).
 """
@@ -21,11 +23,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+import scenarios
 from scenarios.errors import UsageError, nearest
 
-ENVIRONMENTS = {
-    name: f"envs.{name}" for name in ("dnd", "casino", "craigslist", "job_interview", "calendar", "marketplace")
-}
+ENVIRONMENTS = {name: f"envs.{name}" for name in scenarios.ENVIRONMENTS}
 
 
 def module(env: str) -> Any:

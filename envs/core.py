@@ -9,9 +9,8 @@ An environment is a coroutine, `play`, that reads like the rules of its game and
 Underneath, `submit` takes an answer and returns an acknowledgement. An invalid answer becomes an
 `invalid_action` event and the seat is asked again, `Limits.retries` times. After that, and after a deadline, an
 exception in the agent or for an empty seat, an event says so to that seat and the inert action is taken for it.
-None of these ends an episode by exception. `run` seats agents and plays to the outcome.
-
-An environment is used once; all its randomness comes from its seed. One timer serves all deadlines; nothing polls.
+None of these ends an episode by exception. `run` seats agents and plays to the outcome. An environment is used once;
+its randomness comes from its seed. One timer serves all deadlines; nothing polls.
 """
 
 from __future__ import annotations
@@ -33,19 +32,9 @@ from rewards.core import score
 from scenarios.core import Scenario
 
 __all__ = [
-    "Ack",
-    "Action",
-    "ActionSpec",
-    "Agent",
-    "Answer",
-    "Channel",
-    "Environment",
-    "Event",
-    "Limits",
-    "Outcome",
-    "derive_seed",
-    "run",
-]
+    "Ack", "Action", "ActionSpec", "Agent", "Answer", "Channel", "Environment", "Event", "Limits", "Outcome",
+    "derive_seed", "run",
+]  # fmt: skip
 
 ACCEPTED = Ack("accepted")
 CLOSED = Ack("closed", "the episode has ended")
@@ -118,14 +107,21 @@ class Environment:
     async def ask(self, seat: str, actions: tuple[ActionSpec, ...], payload: Mapping[str, Any] = NOTHING) -> Action:
         """The seat's next legal action, or the inert one."""
         pending = self._request(seat, actions, payload)
+        self._prompt(seat)
         return pending.answer or await self._wait(pending)
 
     async def ask_all(
         self, wanted: Mapping[str, tuple[ActionSpec, ...]], payload: Mapping[str, Mapping[str, Any]] = NOTHING
     ) -> dict[str, Action]:
-        """One action of each seat. They are asked together and nothing is told before all have answered."""
+        """One action of each seat, asked together; nothing is told before all have answered, in whatever order."""
+        before = len(self.answers)
         requests = {seat: self._request(seat, actions, payload.get(seat, NOTHING)) for seat, actions in wanted.items()}
-        return {seat: pending.answer or await self._wait(pending) for seat, pending in requests.items()}
+        for seat in requests:
+            self._prompt(seat)
+        taken = {seat: pending.answer or await self._wait(pending) for seat, pending in requests.items()}
+        if all(answer.kind == "action" for answer in self.answers[before:]):
+            self.answers[before:] = sorted(self.answers[before:], key=lambda answer: [*taken].index(answer.seat))
+        return taken
 
     async def broadcast(
         self,
@@ -239,9 +235,15 @@ class Environment:
         assert seat not in self._pending, f"{seat} is asked twice at once"
         pending = self._pending[seat] = _Pending(actions, payload, self.limits.retries)
         self._notify(seat, pending)
+        return pending
+
+    def _prompt(self, seat: str) -> None:
+        """Let a seat whose agent needs no time answer now."""
+        call = self.channels[seat].open
+        if call is not None and (answer := self.at_once.get(seat)) is not None:
+            answer(self, seat, call)
         if self._abort is not None:
             raise asyncio.CancelledError
-        return pending
 
     async def _wait(self, pending: _Pending) -> Action:
         """The answer that is still owed."""
@@ -256,12 +258,9 @@ class Environment:
     def _notify(self, seat: str, pending: _Pending) -> None:
         self._asked[seat] = number = self._asked[seat] + 1
         pending.id = f"{seat}{number}"
-        answer = self.at_once.get(seat)
-        if answer is None and self.limits.decide_timeout_s is not None:
+        if seat not in self.at_once and self.limits.decide_timeout_s is not None:
             pending.expires = asyncio.get_running_loop().time() + self.limits.decide_timeout_s
-        call = self._emit((seat,), "notification", "turn", pending.payload, pending.id, pending.actions)
-        if answer is not None:
-            answer(self, seat, call)
+        self._emit((seat,), "notification", "turn", pending.payload, pending.id, pending.actions)
 
     def _refuse(self, seat: str, pending: _Pending, text: str, reason: str) -> None:
         text, reason = clean(text), clean(reason)
@@ -271,6 +270,7 @@ class Environment:
         if pending.retries:
             pending.retries -= 1
             self._notify(seat, pending)
+            self._prompt(seat)
         else:
             self._resolve(seat, pending, self.inert)
 

@@ -134,8 +134,8 @@ def _id(line: str) -> str | None:
 def transcript(log: EpisodeLog, seat: str | None = None) -> str:
     """The episode as a conversation, as everybody sees it or as one seat does."""
     rules = module(log.env)
-    if seat is not None and seat not in rules.SEATS:
-        raise UsageError(f"no seat {seat!r} in {log.env}, expected {' or '.join(rules.SEATS)}")
+    if seat is not None and seat not in log.outcome["seats"]:
+        raise UsageError(f"no seat {seat!r} in {log.env}, expected {' or '.join(log.outcome['seats'])}")
     lines = [f"{log.env} · scenario {log.scenario.get('id', '')} · episode {log.episode_id}"]
     count = 0
     for event in log.told(seat):

@@ -60,7 +60,7 @@ def one_line(say: str) -> str:
     return " ".join(say.split()).replace("<", "‹").replace(">", "›")
 
 
-def _quoted(say: str) -> str:
+def quoted(say: str) -> str:
     return json.dumps(say, ensure_ascii=False)
 
 
@@ -73,17 +73,15 @@ def tell(
     payload, kind = event.payload, event.type
     if kind == "turn":
         return _turn(event, prompt, shown, worth)
-    if kind == "invalid_action":
-        return _invalid(payload, prompt)
-    if kind in _FAULTS:
-        return "no answer in time" if prompt == "compact" else "You gave no answer; an empty message was sent for you."
+    if trouble := troubled(event, prompt):
+        return trouble
     if kind not in _FULL or payload["by"] == seat:
         return ""
     say = one_line(payload["say"])
     if prompt == "compact":
         return f"{_COMPACT[kind]} {say}".rstrip()
     gives = shown(payload["gives"]) if kind == "proposal" else ""
-    return f"{_FULL[kind].format(gives=gives)}: {_quoted(say)}" if say else _SILENT[kind].format(gives=gives)
+    return f"{_FULL[kind].format(gives=gives)}: {quoted(say)}" if say else _SILENT[kind].format(gives=gives)
 
 
 def _turn(event: Event, prompt: Prompt, shown: Callable[[Any], str], worth: Callable[[Mapping[str, Any]], str]) -> str:
@@ -102,12 +100,23 @@ def _turn(event: Event, prompt: Prompt, shown: Callable[[Any], str], worth: Call
     )
 
 
-def _invalid(payload: Mapping[str, Any], prompt: Prompt) -> str:
+def troubled(event: Event, prompt: Prompt, instead: str = "an empty message was sent for you") -> str:
+    """An answer that was invalid, late or missing, told to its seat; "" for other events. `instead` says what was
+    done in its place."""
+    payload, kind = event.payload, event.type
+    if prompt == "people":
+        if kind == "invalid_action":
+            return f"  (invalid answer: {one_line(payload['reason'])} — {one_line(payload['text'])})"
+        return f"  ({kind}: {one_line(payload['reason'])})" if kind in _FAULTS else ""
+    if kind in _FAULTS:
+        return "no answer in time" if prompt == "compact" else f"You gave no answer; {instead}."
+    if kind != "invalid_action":
+        return ""
     left, reason = payload["retries_left"], one_line(payload["reason"])
     if prompt == "compact":
         return f"invalid: {reason}; {f'tries left {left}' if left else 'nothing sent'}"
     if not left:
-        return f"Your answer was not valid: {reason}. An empty message was sent for you."
+        return f"Your answer was not valid: {reason}. {instead[0].upper()}{instead[1:]}."
     return f"Your answer was not valid: {reason}. Answer again ({left} {'try' if left == 1 else 'tries'} left)."
 
 
@@ -116,11 +125,9 @@ def _people(event: Event, shown: Callable[[Any], str]) -> str:
     if kind in _PEOPLE:
         gives = shown(payload["gives"]) if kind == "proposal" else ""
         line = f"{payload['by']} {_PEOPLE[kind].format(gives=gives)}"
-        return f"{line}: {_quoted(one_line(payload['say']))}" if payload["say"] else line
-    if kind == "invalid_action":
-        return f"  (invalid answer: {one_line(payload['reason'])} — {one_line(payload['text'])})"
-    if kind in _FAULTS:
-        return f"  ({kind}: {one_line(payload['reason'])})"
+        return f"{line}: {quoted(one_line(payload['say']))}" if payload["say"] else line
+    if trouble := troubled(event, "people"):
+        return trouble
     if kind == "outcome":
         by = f" by {payload['by']}" if payload["by"] else ""
         return f"=> {payload['status']}{by}"

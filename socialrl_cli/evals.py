@@ -16,21 +16,22 @@ from typing import Any
 
 from envs import module
 from envs.agents.harness import HarnessOverride
-from envs.agents.scripted import names
-from scenarios import NEGOTIATIONS
+from envs.agents.scripted import baselines, names, opponents
+from scenarios import NEGOTIATIONS, PARTIES
 from scenarios.core import resolve
 from scenarios.errors import UsageError
 from socialrl_cli.cast import Cast, check_harness, check_participants
 from socialrl_cli.engines.config import EngineConfig
 from socialrl_cli.episodes import PlayConfig, Played, play_all
 from socialrl_cli.evaluation import (
-    DEFAULT_OPPONENTS,
+    USUAL,
     Game,
     GameResult,
     averaged,
     difference,
     plan,
     read_results,
+    spelt_out,
     summary,
     write_results,
 )
@@ -38,20 +39,19 @@ from socialrl_cli.output import progress
 from socialrl_cli.runs import Run, write_text
 from socialrl_cli.store import Store
 
-BASELINES = ("scripted:demand_all", "scripted:first_offer")
-
 
 @dataclass(frozen=True)
 class EvalConfig:
-    """What is evaluated on what. `envs` may be "all"; `scenarios` 0 means all of the split; `seats` is "alternate"
-    (those that count for the score, in turn) or "both" (all that can be trained, in every game)."""
+    """What is evaluated on what. `envs` may be "all", which means the negotiations; a game of more than two stands
+    alone. `scenarios` 0 means all of the split; `seats` is "alternate" (those that count for the score, in turn) or
+    "both" (all that can be trained, in games of their own)."""
 
     policy: str = ""
     envs: tuple[str, ...] = ("dnd",)
     split: str = "test"
     scenarios: int = 10
-    opponents: tuple[str, ...] = DEFAULT_OPPONENTS
-    baselines: tuple[str, ...] = BASELINES
+    opponents: tuple[str, ...] = USUAL
+    baselines: tuple[str, ...] = USUAL
     trials: int = 5
     repeats: int = 1
     seats: str = "alternate"
@@ -75,9 +75,15 @@ class EvalConfig:
                 raise ValueError(f"{name}, got none, expected at least one")
         if "all" in self.envs and len(self.envs) > 1:
             raise ValueError("envs, got 'all' among others, expected it alone")
+        for env in PARTIES:
+            if env in self.envs and len(set(self.envs)) > 1:
+                raise ValueError(f"envs, got {env!r} among others, expected it alone")
         for name in self.baselines:
-            if name in ("all", "none") and len(self.baselines) > 1:
+            if name in ("all", "none", *USUAL) and len(self.baselines) > 1:
                 raise ValueError(f"baselines, got {name!r} among others, expected it alone")
+        env = self.envs[0]
+        object.__setattr__(self, "opponents", spelt_out(self.opponents, opponents(env)))
+        object.__setattr__(self, "baselines", spelt_out(self.baselines, baselines(env)))
 
     def all_envs(self) -> tuple[str, ...]:
         """The environments with "all" spelt out, each once."""
@@ -86,7 +92,7 @@ class EvalConfig:
     def all_baselines(self) -> tuple[str, ...]:
         """The baselines with "all" spelt out."""
         if self.baselines == ("all",):
-            return tuple(f"scripted:{name}" for name in names())
+            return tuple(f"scripted:{name}" for name in names(self.envs[0]))
         return () if self.baselines == ("none",) else self.baselines
 
 

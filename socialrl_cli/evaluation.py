@@ -21,7 +21,7 @@ from scenarios.core import Scenario
 from scenarios.errors import DataError
 from socialrl_cli.runs import write_text
 
-DEFAULT_OPPONENTS = ("scripted:linear", "scripted:boulware", "scripted:tit_for_tat")
+USUAL = ("usual",)  # stands for an environment's own opponents, or baselines
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,11 @@ class Game:
     def who(self, seat: str) -> str:
         """The participant that takes a seat."""
         return self.policy if seat == self.seat else self.others.get(seat, self.opponent)
+
+
+def spelt_out(given: tuple[str, ...], usual: Iterable[str]) -> tuple[str, ...]:
+    """Participants as they were given; for the word "usual" these scripted policies."""
+    return tuple(f"scripted:{name}" for name in usual) if given == USUAL else given
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,9 @@ from envs import module
 from envs import seats as seats_at
 from envs.agents.harness import HarnessOverride
 from envs.agents.human import Human
+from envs.agents.scripted import opponents
 from envs.core import Limits
+from scenarios import PARTIES
 from scenarios.core import Scenario, packaged, resolve
 from scenarios.errors import DataError, RunError, UsageError
 from scenarios.jsonfile import documents, shown
@@ -50,6 +52,7 @@ def the_game(
     """What will be played. `scenario` is a file or the id of a packaged one; a seed that is not given is drawn, and
     the place in the split is drawn from the seed. Raises UsageError, DataError."""
     rules = module(env)
+    opponent = opponent or f"scripted:{opponents(env)[0]}"
     check_participants((opponent,), env)
     seed = secrets.randbelow(2**31) if seed is None else seed
     found = _given(env, scenario) if scenario else resolve(env, split)
@@ -136,9 +139,11 @@ def _facts(played: Played) -> dict[str, str]:
     return {event.payload["seat"]: rules.brief(event, "people") for event in briefings}
 
 
-def verdict(score: Mapping[str, Any]) -> str:
-    """How good a deal it was for a seat."""
+def verdict(score: Mapping[str, Any], *, party: bool = False) -> str:
+    """How good a deal it was for a seat, or whether it has won."""
     utility, reference, reward = score["utility"], score["reference"], score["reward"]
+    if party:
+        return "You have won." if reward else "You have not won."
     if reference is None:
         return f"You got {reward:.0%} of what could be had."
     word = "above" if utility > reference + 1e-9 else "below" if utility < reference - 1e-9 else "exactly"
@@ -164,7 +169,7 @@ def show(console: Any, document: Mapping[str, Any]) -> None:
         figures = (f"{score['raw']:g}", f"{score['utility']:.2f}", reference, f"{score['reward']:.3f}")
         grid.add_row(seat, document["seats"][seat], *figures)
     console.print(grid)
-    console.print(verdict(outcome["seats"][document["seat"]]), markup=False)
+    console.print(verdict(outcome["seats"][document["seat"]], party=document["env"] in PARTIES), markup=False)
     for name, value in outcome["measures"].items():
         console.print(f"{name.replace('_', ' ')}: {value:.2f}", markup=False)
     for seat, facts in document["facts"].items():

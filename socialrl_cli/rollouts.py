@@ -16,13 +16,14 @@ from typing import Any
 from envs import module
 from envs import seats as seats_at
 from envs.agents.harness import HarnessConfig, HarnessOverride
+from envs.agents.scripted import opponents
 from envs.core import derive_seed
 from scenarios.core import Scenario, resolve
 from scenarios.errors import UsageError
 from socialrl_cli.cast import Cast, check_harness, check_participants
 from socialrl_cli.engines.config import EngineConfig
 from socialrl_cli.episodes import PlayConfig, Played, play_all
-from socialrl_cli.evaluation import DEFAULT_OPPONENTS, Game, summary
+from socialrl_cli.evaluation import USUAL, Game, spelt_out, summary
 from socialrl_cli.output import progress
 from socialrl_cli.runs import Run
 from socialrl_cli.store import Store
@@ -35,7 +36,7 @@ class RolloutConfig:
     env: str = "dnd"
     split: str = "train"
     policies: tuple[str, ...] = ()
-    opponents: tuple[str, ...] = DEFAULT_OPPONENTS
+    opponents: tuple[str, ...] = USUAL
     episodes: int = 100
     seed: int = 0
     temperature: float | None = None
@@ -50,6 +51,7 @@ class RolloutConfig:
             raise ValueError(f"episodes, got {self.episodes}, expected at least 1")
         if not self.opponents:
             raise ValueError("opponents, got none, expected at least one participant")
+        object.__setattr__(self, "opponents", spelt_out(self.opponents, opponents(self.env)))
 
 
 def check(config: RolloutConfig) -> None:

@@ -17,8 +17,8 @@ from envs.events import Event
 Message = dict[str, Any]
 
 SUM_UP = {
-    "full": "Before you go on, sum up the conversation so far for yourself in a few sentences: what was offered and "
-    "said, what the other side seems to want, what you plan. Only this summary will be kept. Answer with the summary "
+    "full": "Before you go on, sum up the conversation so far for yourself in a few sentences: what was said and "
+    "done, what the others seem to want, what you plan. Only this summary will be kept. Answer with the summary "
     "alone.",
     "compact": "sum up",
 }

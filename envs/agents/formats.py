@@ -18,15 +18,14 @@ from envs.events import Action, ActionSpec, Event
 
 Message = dict[str, Any]
 
-CALL = (
-    'Answer by calling exactly one of the functions; each is a move. The other party reads what you "say"; you may '
-    "add it to any move."
-)
+CALL = "Answer by calling exactly one of the functions; each is a move."
+SPEECH = 'The other party reads what you "say"; you may add it to any move.'
 
 
 def instructions(env: str, briefing: Event, config: HarnessConfig) -> str:
     """How to answer, for the full prompt."""
-    text = CALL if config.format == "tools" else module(env).answers(briefing)
+    game = module(env)
+    text = f"{CALL} {getattr(game, 'SPEECH', SPEECH)}" if config.format == "tools" else game.answers(briefing)
     return text if config.scaffold == "none" else f"{text}\n\n{tom.instructions(env)}"
 
 

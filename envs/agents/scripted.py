@@ -1,4 +1,5 @@
-"""Scripted participants: policies that act on their own channel alone, for any game that describes its `Deals`.
+"""Scripted participants: policies that act on their own channel alone, for any game that describes its `Deals`. Games
+of more than two seats have policies of their own (`PARTIES`).
 
     boulware, linear, conceder   aspiration a(t) = f + (1 - f)(1 - t^e), e = 4, 1, 0.25; t from 0 at the first own
                                  move to 1 at the last. Accepts an offer worth at least a(t); otherwise proposes, of
@@ -24,15 +25,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import scenarios
 from envs.agents.deals import SLACK, Space
 from envs.agents.phrases import phrase
 from envs.events import Action, ActionSpec, Event
 from scenarios.errors import UsageError, nearest
 
-# each has deals(briefing) -> Space
-DEALS = {
-    name: f"envs.agents.{name}" for name in ("dnd", "casino", "craigslist", "job_interview", "calendar", "marketplace")
-}
+DEALS = {name: f"envs.agents.{name}" for name in scenarios.NEGOTIATIONS}  # each has deals(briefing) -> Space
+# each has Player(policy, seed) and the names POLICIES, OPPONENTS, BASELINES
+PARTIES = {name: f"envs.agents.{name}" for name in scenarios.PARTIES}
+OPPONENTS = ("linear", "boulware", "tit_for_tat")  # of a negotiation, when nobody else is named
+BASELINES = ("demand_all", "first_offer")
 GOODWILL = 0.1  # what tit_for_tat gives up first, so that two of them meet
 
 
@@ -103,8 +106,7 @@ def tit_for_tat(state: State) -> Choice:
 
 
 def planner(state: State) -> Choice:
-    module: Any = importlib.import_module(state.deals.planner)
-    return module.plan(state)
+    return _module(state.deals.planner).plan(state)
 
 
 def anything(state: State) -> Choice:
@@ -137,17 +139,36 @@ UNMOVED = ("random", "first_offer", "demand_all")  # have no floor, hence no opt
 MOMENTS = {"message": "ask", "propose": "", "accept": "accept", "reject": "reject", "walk_away": "walk_away"}
 
 
-def names() -> tuple[str, ...]:
-    return tuple(POLICIES)
+def names(env: str = "dnd") -> tuple[str, ...]:
+    """The policies of an environment; all negotiations have the same."""
+    return tuple(_module(PARTIES[env]).POLICIES if env in PARTIES else POLICIES)
 
 
-def scripted(env: str, name: str, *, seed: int, options: Mapping[str, float | str] | None = None) -> Scripted:
+def opponents(env: str) -> tuple[str, ...]:
+    """The usual opponents in training and evaluation."""
+    return _module(PARTIES[env]).OPPONENTS if env in PARTIES else OPPONENTS
+
+
+def baselines(env: str) -> tuple[str, ...]:
+    """The policies that show what passive play earns."""
+    return _module(PARTIES[env]).BASELINES if env in PARTIES else BASELINES
+
+
+def scripted(env: str, name: str, *, seed: int, options: Mapping[str, float | str] | None = None) -> Any:
     """A participant for one episode. Raises `UsageError` for an unknown environment, name or option."""
-    if env not in DEALS:
-        raise UsageError(f"no scripted participants for environment {env!r}; {nearest(env, DEALS)}")
-    if name not in POLICIES:
-        raise UsageError(f"unknown scripted participant {name!r}; {nearest(name, POLICIES)}")
+    if env not in DEALS and env not in PARTIES:
+        raise UsageError(f"no scripted participants for environment {env!r}; {nearest(env, [*DEALS, *PARTIES])}")
+    if name not in names(env):
+        raise UsageError(f"unknown scripted participant {name!r}; {nearest(name, names(env))}")
+    if env in PARTIES:
+        for key in options or ():
+            raise UsageError(f"scripted:{name} has no option {key!r}; it has none")
+        return _module(PARTIES[env]).Player(name, seed)
     return Scripted(env, name, seed, _floor(name, options or {}))
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(name)
 
 
 def _floor(name: str, options: Mapping[str, float | str]) -> float | None:
@@ -201,7 +222,7 @@ class Scripted:
         state = self._state
         if state is None:
             briefing = context[0].payload
-            module: Any = importlib.import_module(DEALS[self.env])
+            module = _module(DEALS[self.env])
             if needed := getattr(module, "NEEDS", None):
                 seen = next((event for event in context if event.type == needed), None)
                 if seen is None:

@@ -15,9 +15,11 @@ def evaluate(
     ctx: typer.Context,
     policy: str = typer.Option("", "--policy", help="Who is evaluated.", show_default=False),
     env: list[str] = typer.Option(
-        [], "--env", help="An environment, repeat for several; all: every negotiation (default dnd)."
+        [], "--env", help="An environment, repeat for several; all: the six negotiations (default dnd)."
     ),
-    opponent: list[str] = typer.Option([], "--opponent", help="Who sits opposite; repeat (default: three scripted)."),
+    opponent: list[str] = typer.Option(
+        [], "--opponent", help="Who sits opposite; repeat (default: the usual scripted)."
+    ),
     baseline: list[str] = typer.Option(
         [], "--baseline", help="Shown beside it in the same seats: a participant, all or none; repeat."
     ),

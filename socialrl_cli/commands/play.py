@@ -9,7 +9,9 @@ import typer
 
 def play(
     env: str = typer.Option("dnd", "--env", help="The environment."),
-    opponent: str = typer.Option("scripted:linear", "--opponent", help="Who sits opposite."),
+    opponent: str = typer.Option(
+        "", "--opponent", help="Who takes all other seats (default: the first of the usual scripted)."
+    ),
     scenario: str = typer.Option("", "--scenario", help="A scenario file, or the id of a packaged scenario."),
     split: str = typer.Option("test", "--split", help="train, val, test or a scenario file."),
     index: int | None = typer.Option(
@@ -44,7 +46,9 @@ def play(
     )  # fmt: skip
     asker = Terminal(stderr=json)
     with Run.open(run, dump(config), resume=rundir.is_run(run)):
-        head = f"{env}: you are {game.seat}, opposite sits {opponent}; scenario {game.scenario.id}, seed {game.seed}"
+        head = (
+            f"{env}: you are {game.seat}, opposite sits {game.opponent}; scenario {game.scenario.id}, seed {game.seed}"
+        )
         asker.show(head, "hint")
         document = report(play_game(game, config, run, asker), run)
     emit(document, as_json=json, show=lambda console: show(console, document))

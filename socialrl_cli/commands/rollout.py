@@ -12,7 +12,7 @@ def rollout(
     recipe: str = typer.Argument("", help="A recipe: its name or a TOML file.", metavar="RECIPE", show_default=False),
     env: str = typer.Option("", "--env", help="The environment to play (default dnd).", show_default=False),
     policy: list[str] = typer.Option([], "--policy", help="Who is watched; repeat for several in turn."),
-    opponent: list[str] = typer.Option([], "--opponent", help="Who sits opposite; repeat for several in turn."),
+    opponent: list[str] = typer.Option([], "--opponent", help="Who takes all other seats; repeat for several in turn."),
     episodes: int | None = typer.Option(
         None, "-n", "--episodes", help="How many episodes (default 100).", show_default=False, min=1
     ),

@@ -98,14 +98,16 @@ def _mean(scores: list[Score]) -> dict[str, Any]:
     def mean(values: list[Any]) -> float | None:
         return None if None in values else sum(values) / len(values)
 
+    seats = list(dict.fromkeys(seat for found in scores for seat in found.seats))  # tables may differ in size
     parts = ("raw", "utility", "reference", "reward")
+
+    def mean_of(seat: str, part: str) -> float | None:
+        return mean([getattr(found.seats[seat], part) for found in scores if seat in found.seats])
+
     return {
         "env": scores[0].env,
         "statuses": dict(Counter(found.status for found in scores)),
-        "seats": {
-            seat: {part: mean([getattr(found.seats[seat], part) for found in scores]) for part in parts}
-            for seat in scores[0].seats
-        },
+        "seats": {seat: {part: mean_of(seat, part) for part in parts} for seat in seats},
         "measures": {name: mean([found.measures[name] for found in scores]) for name in scores[0].measures},
     }
 

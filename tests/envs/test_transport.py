@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import envs
 from envs.agents.remote import Remote
-from envs.agents.scripted import scripted
+from envs.agents.scripted import opponents, scripted
 from envs.core import ActionSpec, Event, Limits, derive_seed, run
 from envs.replay import EpisodeLog, plain
 from envs.transport import Port, action_of, event_json
@@ -27,7 +27,7 @@ def table(env="dnd", remote="a", *, number=0, seed=0, **limits):
 
 
 def policy(env, seat, seed):
-    return scripted(env, "linear", seed=derive_seed(seed, seat))
+    return scripted(env, opponents(env)[0], seed=derive_seed(seed, seat))
 
 
 def event_of(row):

@@ -159,7 +159,7 @@ def test_every_environment_is_played_from_every_seat(env, tmp_path, monkeypatch,
 
     for seat in envs.module(env).SEATS:
         monkeypatch.setattr(sys, "stdin", io.StringIO("message\nhello\n" * 40))
-        words = ["play", "--env", env, "--seat", seat, "--seed", "3", "--run", str(tmp_path / "run"), "--json"]
+        words = ["play", "--env", env, "--seat", seat, "--index", "3", "--run", str(tmp_path / "run"), "--json"]
         assert run(words) in (0, 1), capsys.readouterr().err
     games = read_games(tmp_path / "run")
     assert {game.seat for game in games} == set(envs.module(env).SEATS)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import envs
-from envs.agents.scripted import scripted
+from envs.agents.scripted import opponents, scripted
 from envs.core import ActionSpec, Event, Limits, derive_seed
 from envs.replay import EpisodeLog, find, plain, replay
 from scenarios.core import packaged
@@ -42,14 +42,14 @@ async def play(api, seat, agent):
 
 @pytest.mark.parametrize("env", envs.ENVIRONMENTS)
 async def test_an_episode_over_http_is_that_of_local_play_to_the_byte(env, api, tmp_path):
-    seats = envs.module(env).SEATS
-    game = Game("local", packaged(env, "test")[2], seats[0], "scripted:linear", "scripted:linear", seed=5)
+    seats, usual = envs.module(env).SEATS, f"scripted:{opponents(env)[0]}"
+    game = Game("local", packaged(env, "test")[2], seats[0], usual, usual, seed=5)
     local = Table(game, Cast(tmp_path), Limits(decide_timeout_s=30.0))
     await local.play()
     async with api() as client:
-        who = {seat: "remote" if seat == seats[0] else "scripted:linear" for seat in local.env.seats}
+        who = {seat: "remote" if seat == seats[0] else usual for seat in local.env.seats}
         episode = await client.open(env=env, index=2, seed=5, seats=who)
-        agent = scripted(env, "linear", seed=derive_seed(5, "seat", seats[0]))
+        agent = scripted(env, opponents(env)[0], seed=derive_seed(5, "seat", seats[0]))
         known = await play(client, episode.seats[seats[0]], agent)
         status, outcome = await client.call(
             "GET", episode.seats[seats[0]].path + "/outcome", secret=episode.seats[seats[0]].secret

@@ -6,7 +6,7 @@ import pytest
 
 import envs
 from envs.agents.human import GONE, Human
-from envs.agents.scripted import scripted
+from envs.agents.scripted import opponents, scripted
 from envs.core import Limits, run
 from scenarios.core import packaged
 
@@ -107,7 +107,7 @@ async def test_every_environment_can_be_told_to_a_person(env):
     game = envs.make(packaged(env, "test")[0], seed=1)
     typists = {seat: Typist() for seat in game.seats}
     people = {seat: Human(env, typist, game.abort) for seat, typist in typists.items()}
-    await run(game, {seat: scripted(env, "linear", seed=i) for i, seat in enumerate(game.seats)})
+    await run(game, {seat: scripted(env, opponents(env)[0], seed=i) for i, seat in enumerate(game.seats)})
     for seat, human in people.items():
         human.hear(game.channels[seat].events)
         assert len(typists[seat].of("rules")) == 1
