@@ -16,13 +16,14 @@ from algos.loop import Batch
 from algos.rows import Row
 from envs import module
 from envs.agents.harness import HarnessOverride
+from envs.agents.scripted import opponents
 from envs.core import derive_seed
 from scenarios.core import resolve
 from socialrl_cli import buffer
 from socialrl_cli.ahead import Ahead
 from socialrl_cli.cast import Cast, read_harness
 from socialrl_cli.episodes import Crew, PlayConfig, Played, play_all
-from socialrl_cli.evaluation import DEFAULT_OPPONENTS, Game, GameResult, plan
+from socialrl_cli.evaluation import USUAL, Game, GameResult, plan, spelt_out
 from socialrl_cli.rollouts import draw
 from socialrl_cli.store import Store
 
@@ -44,7 +45,7 @@ class GamesConfig:
 
     env: str = "dnd"
     split: str = "train"
-    opponents: tuple[str, ...] = DEFAULT_OPPONENTS
+    opponents: tuple[str, ...] = USUAL
     temperature: float = 1.0
     max_tokens: int | None = None
     max_ahead: int = 0
@@ -56,6 +57,7 @@ class GamesConfig:
         for name in ("max_ahead", "max_staleness"):
             if (getattr(self, name) or 0) < 0:
                 raise ValueError(f"{name}, got {getattr(self, name)}, expected 0 or more")
+        object.__setattr__(self, "opponents", spelt_out(self.opponents, opponents(self.env)))
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,8 @@ from socialrl_cli.cast import Cast, read_harness
 from socialrl_cli.engines.config import EmbeddedConfig
 from socialrl_cli.engines.embedded import EmbeddedEngine
 from socialrl_cli.episodes import PlayConfig, play_all
-from socialrl_cli.evaluation import DEFAULT_OPPONENTS
 from socialrl_cli.recorder import Recorder
-from socialrl_cli.rollouts import draw
+from socialrl_cli.rollouts import RolloutConfig, draw
 
 PLAYER = "policy"
 EACH = 4  # games a place, one after the other
@@ -35,7 +34,8 @@ def games_rate(model: Any, folder: str, talks: int) -> float:
 
 async def _played(model: Any, tokenizer: Any, folder: str, talks: int) -> float:
     engine = EmbeddedEngine(model, tokenizer, EmbeddedConfig(slots=talks, process=True))
-    games = draw(resolve("dnd", "train"), (PLAYER,), DEFAULT_OPPONENTS, seats=("a", "b"), episodes=EACH * talks, seed=0)
+    usual = RolloutConfig().opponents
+    games = draw(resolve("dnd", "train"), (PLAYER,), usual, seats=("a", "b"), episodes=EACH * talks, seed=0)
     marks: list[tuple[float, int]] = []
     ended = 0
 
