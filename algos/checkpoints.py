@@ -66,7 +66,7 @@ def writer(
 def save_model_folder(folder: Path, models: Models) -> None:
     """Write the actor as a folder that loads by itself, with the small files that lay beside its source."""
     folder.mkdir(parents=True, exist_ok=True)
-    models.actor.save_pretrained(folder)
+    save_actor(folder, models)
     models.tokenizer.save_pretrained(folder)
     for name, text in models.files.items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -76,6 +76,11 @@ def save_model_folder(folder: Path, models: Models) -> None:
         small = file.is_file() and file.stat().st_size <= SMALL_BYTES and file.suffix not in WEIGHTS
         if small and not new.exists() and not file.name.endswith(OF_WHOLE_MODELS):
             shutil.copyfile(file, new)
+
+
+def save_actor(folder: Path, models: Models) -> None:
+    """The actor's weights and configuration alone, or its adapter's: what an engine elsewhere needs."""
+    models.actor.save_pretrained(folder)
 
 
 def resume(folder: Path | None, models: Models, optimisers: Mapping[str, torch.optim.Optimizer]) -> Counters:

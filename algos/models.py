@@ -165,6 +165,14 @@ def load_actor(
     return model.to(device).eval(), tokenizer
 
 
+def load_tokenizer(path: str | Path) -> Any:
+    """The tokenizer alone of what `load_actor` loads."""
+    from transformers import AutoTokenizer
+
+    with _loading(path):
+        return AutoTokenizer.from_pretrained(actor_folder(path))
+
+
 def load_critic(path: str | Path, *, device: str | torch.device = "cpu") -> Critic:
     """A critic from a model folder (the output layer is left out), from a saved critic, or from a hub name."""
     from transformers import AutoModel

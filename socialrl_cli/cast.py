@@ -152,7 +152,7 @@ class Cast:
 
             quiet()
             path = resolve_participant(participant)
-            engine = open_engine(self.engine_config, name=participant.text, path=path)
+            engine = open_engine(self.engine_config, name=participant.text, path=path, work=folder)
             harness = read_harness(path)
         mode = "rl" if engine.capabilities.token_ids else "distill"
         return Opened(engine, Recorder(engine, folder, mode=mode), replace(harness, **self.override), owned=True)

@@ -21,7 +21,7 @@ from scenarios import NEGOTIATIONS, PARTIES
 from scenarios.core import resolve
 from scenarios.errors import UsageError
 from socialrl_cli.cast import Cast, check_harness, check_participants
-from socialrl_cli.engines.config import EngineConfig
+from socialrl_cli.engines.config import EngineConfig, check_engine
 from socialrl_cli.episodes import PlayConfig, Played, play_all
 from socialrl_cli.evaluation import (
     USUAL,
@@ -117,6 +117,7 @@ def check(config: EvalConfig) -> None:
     if not config.policy:
         raise UsageError("nobody to evaluate: give --policy, for example --policy scripted:boulware")
     games_of(config, config.policy)
+    check_engine(config.engine)
     check_harness(config.harness, config.all_envs())
     for env in config.all_envs():
         check_participants((config.policy, *config.opponents, *config.all_baselines()), env)

@@ -15,11 +15,15 @@ import hashlib
 import os
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scenarios.errors import ModelError, UsageError
 from socialrl_cli.participants import Participant, parse
+
+if TYPE_CHECKING:
+    from algos.models import ModelConfig
 
 WEIGHTS = ("config.json", "adapter_config.json")
 
@@ -36,6 +40,16 @@ def resolve(name: str, *, critic: bool = False, seed: int = 0) -> str:
     if path.suffix == ".gguf" and path.is_file():
         return str(from_gguf(path))
     return _folder(name)
+
+
+def located(config: ModelConfig) -> ModelConfig:
+    """The configuration of a training run with folders for names."""
+    from algos.models import VALUE_HEAD
+
+    critic = config.critic
+    if critic not in ("", VALUE_HEAD):
+        critic = resolve(critic, critic=True)
+    return replace(config, actor=resolve(config.actor), critic=critic)
 
 
 def _folder(name: str) -> str:

@@ -19,7 +19,7 @@ from envs.agents.harness import HarnessOverride
 from envs.agents.scripted import opponents
 from envs.core import derive_seed
 from scenarios.core import resolve
-from socialrl_cli import buffer
+from socialrl_cli import buffer, parity
 from socialrl_cli.ahead import Ahead
 from socialrl_cli.cast import Cast, read_harness
 from socialrl_cli.episodes import Crew, PlayConfig, Played, play_all
@@ -89,18 +89,21 @@ class Player:
         from socialrl_cli.recorder import Recorder
 
         self.games, self.validation, self.run, self.batch, self.seed = games, validation, run, batch, seed
+        self.models, self.gap = models, 0.0  # nats between engine and trainer, at the last look
         self.seats = module(games.env).TRAINABLE
         self.scenarios = resolve(games.env, games.split)
         override = {"temperature": games.temperature, **games.harness.given()}
         if games.max_tokens is not None:
             override["max_tokens"] = games.max_tokens
         self.engine = open_engine(
-            engine, name=POLICY, path=models.source, trained=models, overlapping=games.max_ahead > 0
-        )
+            engine, name=POLICY, path=models.source, work=run.path / "engine", trained=models,
+            overlapping=games.max_ahead > 0,
+        )  # fmt: skip
         self.store = Store(run.path)
         self.recorder = Recorder(self.engine, run.path / "calls")
         self.cast = Cast(run.path / "calls" / "opponents", engine=engine, override=override)
-        self.cast.adopt(POLICY, self.engine, self.recorder, read_harness(models.source))
+        self.harness = games.harness.over(read_harness(models.source))
+        self.cast.adopt(POLICY, self.engine, self.recorder, self.harness)
         self.cast.prepare(games.opponents)
         self.crew = Crew(self.cast, games.play)
         self.ahead: Ahead[Batch] = Ahead(self._play, max_ahead=games.max_ahead, last=steps)
@@ -159,6 +162,7 @@ class Player:
             "drift/continued": counters.continued,
             "drift/drifted": counters.drifted,
             "drift/restarted": counters.restarted,
+            "parity": self.gap,
         }
 
     def validate(self, step: int) -> float:
@@ -175,7 +179,11 @@ class Player:
         return _mean(result.reward for result in results)
 
     def publish(self, version: int, _actor: object) -> None:
+        """Hand the weights on, and see that the engine answers with them. Raises EngineError when it does not."""
         self.ahead.run(self.engine.publish(version))
+        constrained = self.harness.format == "schema"
+        answers = self.ahead.run(parity.answers(self.engine, self.games.temperature, constrained=constrained))
+        self.gap = parity.check(self.models, answers, self.engine.model, version)
 
     def close(self) -> None:
         """End what is under way without keeping it: a game that was cut off is played again on resume."""

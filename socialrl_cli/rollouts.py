@@ -21,7 +21,7 @@ from envs.core import derive_seed
 from scenarios.core import Scenario, resolve
 from scenarios.errors import UsageError
 from socialrl_cli.cast import Cast, check_harness, check_participants
-from socialrl_cli.engines.config import EngineConfig
+from socialrl_cli.engines.config import EngineConfig, check_engine
 from socialrl_cli.episodes import PlayConfig, Played, play_all
 from socialrl_cli.evaluation import USUAL, Game, spelt_out, summary
 from socialrl_cli.output import progress
@@ -59,6 +59,7 @@ def check(config: RolloutConfig) -> None:
     if not config.policies:
         raise UsageError("nobody to watch: give --policy, for example --policy scripted:boulware")
     resolve(config.env, config.split)
+    check_engine(config.engine)
     check_harness(config.harness, (config.env,))
     check_participants((*config.policies, *config.opponents), config.env)
 

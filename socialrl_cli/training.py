@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,8 @@ from scenarios.core import resolve
 from scenarios.errors import UsageError
 from socialrl_cli import buffer, grammars
 from socialrl_cli.cast import HARNESS_FILE, check_harness, check_participants, harness_text, read_harness
-from socialrl_cli.engines.config import EngineConfig
-from socialrl_cli.models import quiet
-from socialrl_cli.models import resolve as resolve_model
+from socialrl_cli.engines.config import EngineConfig, check_engine
+from socialrl_cli.models import located, quiet
 from socialrl_cli.output import progress
 from socialrl_cli.player import GamesConfig, Player, ValidationConfig
 from socialrl_cli.runs import Run
@@ -64,14 +63,6 @@ def use_threads(count: int) -> None:
         torch.set_num_threads(count)
 
 
-def located(config: ModelConfig) -> ModelConfig:
-    """The configuration with folders for names (see `models.resolve`)."""
-    critic = config.critic
-    if critic not in ("", VALUE_HEAD):
-        critic = resolve_model(critic, critic=True)
-    return replace(config, actor=resolve_model(config.actor), critic=critic)
-
-
 def check_sft(config: SftRun) -> None:
     """Refuse, before anything is written, what would fail later."""
     if not config.data:
@@ -85,6 +76,7 @@ def check_sft(config: SftRun) -> None:
 def check_ppo(config: PpoRun) -> None:
     """The same for `train ppo`."""
     check_model(config.model)
+    check_engine(config.engine)
     resolve(config.games.env, config.games.split)
     check_harness(config.games.harness, (config.games.env,))
     check_participants(config.games.opponents, config.games.env)

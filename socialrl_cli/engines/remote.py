@@ -1,9 +1,10 @@
 """An engine elsewhere: any server that speaks OpenAI's chat completions, over HTTP.
 
 With `tokens` the server is taken for one that returns token ids and log-probabilities (vLLM); then requests ask for
-them. Each call has one deadline for all its tries; connections that break and answers of 429, 502, 503 and 504 are
-tried again a few times, anything else is the server's answer. Failures are EngineError; `ServerRefused` keeps the
-status, so that a proxy can pass it on. Left out: scoring and publishing; streaming.
+them. `Upstream` is the HTTP half, for whoever asks a server: each call has one deadline for all its tries; connections
+that break and answers of 429, 502, 503 and 504 are tried again a few times, anything else is the server's answer.
+Failures are EngineError; `ServerRefused` keeps the status, so that a proxy can pass it on. Left out: scoring and
+publishing; streaming.
 """
 
 from __future__ import annotations
@@ -52,83 +53,31 @@ class Answer(dict):
         self.raw = raw
 
 
-class RemoteEngine:
-    """`model` replaces the model's name in every request; "" leaves it to the caller. `base_url` ends in /v1."""
+class Upstream:
+    """One server: requests with a deadline, tried again where that is right. `base_url` has no slash at its end."""
 
-    def __init__(
-        self,
-        base_url: str,
-        model: str = "",
-        api_key: str | None = None,
-        *,
-        tokens: bool = False,
-        timeout_s: float = TIMEOUT_S,
-        tries: int = TRIES,
-        tokenizer: Any = None,
-        policy_version: int = 0,
-    ) -> None:
-        self.base_url = checked_url(base_url)
-        self.timeout_s, self.tries = timeout_s, tries
-        self.tokenizer = tokenizer
-        self.policy_version = policy_version
-        self.capabilities = Capabilities(
-            token_ids=tokens,
-            logprobs=tokens,
-            scoring=False,
-            publishing=False,
-            adapters=False,
-            grammars=True,
-            token_input=False,
-        )
-        self._model = model
+    def __init__(self, base_url: str, api_key: str | None = None, *, timeout_s: float, tries: int = TRIES) -> None:
+        self.base_url, self.timeout_s, self.tries = base_url, timeout_s, tries
         key = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         try:
-            self._http = Client(self.base_url, {"Content-Type": "application/json", **key})
+            self._http = Client(base_url, {"Content-Type": "application/json", **key})
         except ValueError as error:
-            raise UsageError(f"{self.base_url}: {error}") from error
+            raise UsageError(f"{base_url}: {error}") from error
 
-    @property
-    def model(self) -> str:
-        return self._model or self.base_url
-
-    async def chat(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        body = dict(request)
-        if self._model:
-            body["model"] = self._model
-        if body.get("logprobs") == "tokens":
-            body["logprobs"] = True
-        data = await self._ask("POST", "/chat/completions", orjson.dumps(body))
+    async def ask(self, method: str, path: str, data: bytes = b"", *, timeout_s: float | None = None) -> bytes:
+        """The body of a 200. Raises NoAnswer, ServerRefused and EngineError."""
+        limit = timeout_s or self.timeout_s
         try:
-            answer = orjson.loads(data)
-        except ValueError as error:
-            raise EngineError(f"{self.base_url}: its answer is not JSON: {_excerpt(data)}") from error
-        if not isinstance(answer, dict):
-            raise EngineError(f"{self.base_url}: its answer is not an object: {_excerpt(data)}")
-        return Answer(answer, data)
-
-    async def models(self) -> list[str]:
-        """The names of the models that the server offers."""
-        data = await self._ask("GET", "/models", b"")
-        try:
-            return [entry["id"] for entry in orjson.loads(data)["data"]]
-        except (ValueError, KeyError, TypeError) as error:
-            raise EngineError(f"{self.base_url}: its list of models is not one: {_excerpt(data)}") from error
-
-    async def score(self, token_ids: Sequence[int], top_k: int = 0) -> Scored:
-        raise ModelError(f"{self.base_url}: this engine cannot score tokens")
-
-    async def publish(self, version: int, weights: Mapping[str, Any] | None = None) -> None:
-        raise ModelError(f"{self.base_url}: the weights of a server elsewhere cannot be changed")
-
-    async def close(self) -> None:
-        self._http.close()
-
-    async def _ask(self, method: str, path: str, data: bytes) -> bytes:
-        try:
-            async with asyncio.timeout(self.timeout_s):
+            async with asyncio.timeout(limit):
                 return await self._tries(method, path, data)
         except TimeoutError as error:
-            raise NoAnswer(f"{self.base_url}: no answer within {self.timeout_s:g} s", 504) from error
+            raise NoAnswer(f"{self.base_url}: no answer within {limit:g} s", 504) from error
+
+    async def post(self, path: str, body: Mapping[str, Any], *, timeout_s: float | None = None) -> bytes:
+        return await self.ask("POST", path, orjson.dumps(body), timeout_s=timeout_s)
+
+    def close(self) -> None:
+        self._http.close()
 
     async def _tries(self, method: str, path: str, data: bytes) -> bytes:
         for number in range(1, self.tries + 1):
@@ -146,6 +95,78 @@ class RemoteEngine:
                     raise NoAnswer(f"{self.base_url}: cannot be reached ({reason}); is the server up?", 502) from error
             await asyncio.sleep(PAUSE_S * 2 ** (number - 1))
         raise AssertionError("unreachable")
+
+
+class RemoteEngine:
+    """`model` replaces the model's name in every request; "" leaves it to the caller. `base_url` ends in /v1."""
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str = "",
+        api_key: str | None = None,
+        *,
+        tokens: bool = False,
+        timeout_s: float = TIMEOUT_S,
+        tries: int = TRIES,
+        tokenizer: Any = None,
+        policy_version: int = 0,
+    ) -> None:
+        self.base_url = checked_url(base_url)
+        self.tokenizer = tokenizer
+        self.policy_version = policy_version
+        self.capabilities = Capabilities(
+            token_ids=tokens,
+            logprobs=tokens,
+            scoring=False,
+            publishing=False,
+            adapters=False,
+            grammars=True,
+            token_input=False,
+        )
+        self._model = model
+        self._server = Upstream(self.base_url, api_key, timeout_s=timeout_s, tries=tries)
+
+    @property
+    def model(self) -> str:
+        return self._model or self.base_url
+
+    async def chat(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        body = dict(request)
+        if self._model:
+            body["model"] = self._model
+        if body.get("logprobs") == "tokens":
+            body["logprobs"] = True
+        data = await self._server.post("/chat/completions", body)
+        return Answer(parsed(data, self.base_url), data)
+
+    async def models(self) -> list[str]:
+        """The names of the models that the server offers."""
+        data = await self._server.ask("GET", "/models")
+        try:
+            return [entry["id"] for entry in orjson.loads(data)["data"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise EngineError(f"{self.base_url}: its list of models is not one: {_excerpt(data)}") from error
+
+    async def score(self, token_ids: Sequence[int], top_k: int = 0) -> Scored:
+        raise ModelError(f"{self.base_url}: this engine cannot score tokens")
+
+    async def publish(self, version: int, weights: Mapping[str, Any] | None = None) -> None:
+        raise ModelError(f"{self.base_url}: the weights of a server elsewhere cannot be changed")
+
+    async def close(self) -> None:
+        self._server.close()
+
+
+def parsed(data: bytes, base_url: str) -> dict[str, Any]:
+    """The JSON object of an answer. Raises EngineError."""
+    try:
+        answer = orjson.loads(data)
+    except ValueError as error:
+        raise EngineError(f"{base_url}: its answer is not JSON: {_excerpt(data)}") from error
+    if not isinstance(answer, dict):
+        raise EngineError(f"{base_url}: its answer is not an object: {_excerpt(data)}")
+    return answer
 
 
 def checked_url(url: str) -> str:

@@ -163,7 +163,7 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path, w
 
 def test_games_of_a_step_that_was_cut_off_are_not_played_again(tmp_path, warm, model):
     from algos.models import load
-    from socialrl_cli.training import located
+    from socialrl_cli.models import located
 
     config = recipe(warm, model)
     models = load(located(config.model), critic=True)
@@ -188,7 +188,7 @@ def test_games_of_a_step_that_was_cut_off_are_not_played_again(tmp_path, warm, m
 def test_play_that_is_never_ahead_is_the_loop_without_overlap(tmp_path, warm, model):
     """The same weights, bit for bit, as a loop that plays each step's games by itself before it trains."""
     from algos.models import load
-    from socialrl_cli.training import located
+    from socialrl_cli.models import located
 
     config = recipe(warm, model, steps=3)
     with Run.open(tmp_path / "gated") as run:
