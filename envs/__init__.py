@@ -13,6 +13,7 @@ Each environment is a module with
     tell(event, seat, prompt)   one event as that seat reads it ("" when it says nothing to it)
     MIND                        what may be believed of the counterpart, and how offers compare (see `envs.minds`);
                                 negotiations have one
+    team(scenario, seat)        the seats that win and lose together, in games of more than two
     SPEECH                      who reads what is said, where that is not the one counterpart
 
 `prompt` is `full`, `compact` or `people` (see `envs.telling`).

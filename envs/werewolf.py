@@ -38,12 +38,14 @@ from typing import Any, ClassVar
 from envs import core
 from envs.core import Action, ActionSpec, Limits, Outcome
 from envs.werewolf_telling import SPEECH, answers, brief, tell
-from rewards.werewolf import VILLAGERS, WOLVES
+from rewards.werewolf import VILLAGERS, WOLVES, side
 from scenarios.core import Scenario
 from scenarios.jsonfile import shown
 from scenarios.werewolf import SEATS, seats
 
-__all__ = ["EVALUATED", "MOVES", "PRIVATE", "SEATS", "SPEECH", "TRAINABLE", "Environment", "answers", "brief", "tell"]
+__all__ = [
+    "EVALUATED", "MOVES", "PRIVATE", "SEATS", "SPEECH", "TRAINABLE", "Environment", "answers", "brief", "team", "tell",
+]  # fmt: skip
 
 TRAINABLE = EVALUATED = SEATS
 MOVES = ("message", "accuse", "vote", "whisper", "attack", "look", "pass")
@@ -78,6 +80,12 @@ def possible(phase: str, players: tuple[str, ...]) -> tuple[ActionSpec, ...]:
         _move("accuse", "say before all that you suspect a player", ("player",), player=named, say=SAY),
         PASS,
     )
+
+
+def team(scenario: Scenario, seat: str) -> tuple[str, ...]:
+    """The seats that win and lose with this one, itself included."""
+    roles = scenario["roles"]
+    return tuple(other for other in seats(roles) if side(roles[other]) == side(roles[seat]))
 
 
 def most_named(names: Iterable[str | None]) -> str | None:

@@ -43,8 +43,8 @@ from socialrl_cli.store import Store
 @dataclass(frozen=True)
 class EvalConfig:
     """What is evaluated on what. `envs` may be "all", which means the negotiations; a game of more than two stands
-    alone. `scenarios` 0 means all of the split; `seats` is "alternate" (those that count for the score, in turn) or
-    "both" (all that can be trained, in games of their own)."""
+    alone. `scenarios` 0 means all of the split; `seats` is "alternate" (those that count for the score, in turn),
+    "both" (all that can be trained, in games of their own) or "team" (all seats of a team, the teams in turn)."""
 
     policy: str = ""
     envs: tuple[str, ...] = ("dnd",)
@@ -68,8 +68,8 @@ class EvalConfig:
                 raise ValueError(f"{name}, got {getattr(self, name)}, expected at least 1")
         if self.scenarios < 0:
             raise ValueError(f"scenarios, got {self.scenarios}, expected 0 (all) or more")
-        if self.seats not in ("alternate", "both"):
-            raise ValueError(f"seats, got {self.seats!r}, expected alternate or both")
+        if self.seats not in ("alternate", "both", "team"):
+            raise ValueError(f"seats, got {self.seats!r}, expected alternate, both or team")
         for name in ("envs", "opponents"):
             if not getattr(self, name):
                 raise ValueError(f"{name}, got none, expected at least one")
@@ -106,8 +106,8 @@ def games_of(config: EvalConfig, policy: str) -> list[Game]:
         both = config.seats == "both"
         games += plan(
             scenarios[: config.scenarios or None], policy, config.opponents, both_seats=both,
-            seats=rules.TRAINABLE if both else rules.EVALUATED, trials=config.trials, repeats=config.repeats,
-            seed=config.seed,
+            team=config.seats == "team", seats=rules.TRAINABLE if both else rules.EVALUATED,
+            trials=config.trials, repeats=config.repeats, seed=config.seed,
         )  # fmt: skip
     return games
 

@@ -15,10 +15,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from envs import module
 from envs import seats as seats_at
 from envs.core import derive_seed
 from scenarios.core import Scenario
-from scenarios.errors import DataError
+from scenarios.errors import DataError, UsageError
 from socialrl_cli.runs import write_text
 
 USUAL = ("usual",)  # stands for an environment's own opponents, or baselines
@@ -43,6 +44,14 @@ class Game:
     def who(self, seat: str) -> str:
         """The participant that takes a seat."""
         return self.policy if seat == self.seat else self.others.get(seat, self.opponent)
+
+
+def sides(scenario: Scenario) -> list[tuple[str, ...]]:
+    """The teams at a table, each the seats that win and lose together. Raises `UsageError` where there are none."""
+    team = getattr(module(scenario.env), "team", None)
+    if team is None:
+        raise UsageError(f"seats, got 'team', and {scenario.env} has none: every seat plays for itself")
+    return list(dict.fromkeys(team(scenario, seat) for seat in seats_at(scenario)))
 
 
 def spelt_out(given: tuple[str, ...], usual: Iterable[str]) -> tuple[str, ...]:
@@ -83,6 +92,7 @@ def plan(
     *,
     seats: Sequence[str],
     both_seats: bool = False,
+    team: bool = False,
     trials: int = 1,
     repeats: int = 1,
     seed: int = 0,
@@ -90,19 +100,24 @@ def plan(
     """The games of an evaluation, in an order that mixes nothing: changing it changes no game.
 
     `seats` are those of the environment that count; a scenario may lack some. Without `both_seats` those at its table
-    alternate over scenarios and trials.
+    alternate over scenarios and trials. With `team` the teams do, and the policy takes all seats of one.
     """
     games = []
     for repeat in range(repeats):
         for trial in range(trials):
             for number, scenario in enumerate(scenarios):
-                there = [seat for seat in seats_at(scenario) if seat in seats]
-                taken = there if both_seats else [there[(number + trial) % len(there)]]
+                teams = sides(scenario) if team else [(seat,) for seat in seats_at(scenario) if seat in seats]
+                taken = teams if both_seats else [teams[(number + trial) % len(teams)]]
                 for opponent in opponents:
-                    for seat in taken:
+                    for seat, *mates in taken:
                         parts = (seed, scenario.env, scenario.id, opponent, seat, trial, repeat)
                         name = f"{scenario.env}-{derive_seed('episode', policy, *parts):016x}"
-                        games.append(Game(name, scenario, seat, policy, opponent, derive_seed(*parts), trial, repeat))
+                        games.append(
+                            Game(
+                                name, scenario, seat, policy, opponent, derive_seed(*parts), trial, repeat,
+                                others=dict.fromkeys(mates, policy),
+                            )
+                        )  # fmt: skip
     return games
 
 

@@ -23,7 +23,7 @@ from scenarios.errors import UsageError
 from socialrl_cli.cast import Cast, check_harness, check_participants
 from socialrl_cli.engines.config import EngineConfig, check_engine
 from socialrl_cli.episodes import PlayConfig, Played, play_all
-from socialrl_cli.evaluation import USUAL, Game, spelt_out, summary
+from socialrl_cli.evaluation import USUAL, Game, sides, spelt_out, summary
 from socialrl_cli.output import progress
 from socialrl_cli.runs import Run
 from socialrl_cli.store import Store
@@ -31,12 +31,14 @@ from socialrl_cli.store import Store
 
 @dataclass(frozen=True)
 class RolloutConfig:
-    """What to play. `policies` take the seat that is reported, in turn; so do `opponents` in all others."""
+    """What to play. `policies` take the seat that is reported, in turn; so do `opponents` in all others. With `seats`
+    "team" a policy takes all seats of a team, in games that have teams."""
 
     env: str = "dnd"
     split: str = "train"
     policies: tuple[str, ...] = ()
     opponents: tuple[str, ...] = USUAL
+    seats: str = "alternate"
     episodes: int = 100
     seed: int = 0
     temperature: float | None = None
@@ -49,6 +51,8 @@ class RolloutConfig:
     def __post_init__(self) -> None:
         if self.episodes < 1:
             raise ValueError(f"episodes, got {self.episodes}, expected at least 1")
+        if self.seats not in ("alternate", "team"):
+            raise ValueError(f"seats, got {self.seats!r}, expected alternate or team")
         if not self.opponents:
             raise ValueError("opponents, got none, expected at least one participant")
         object.__setattr__(self, "opponents", spelt_out(self.opponents, opponents(self.env)))
@@ -58,7 +62,9 @@ def check(config: RolloutConfig) -> None:
     """Refuse, before anything is written, what would fail later."""
     if not config.policies:
         raise UsageError("nobody to watch: give --policy, for example --policy scripted:boulware")
-    resolve(config.env, config.split)
+    scenarios = resolve(config.env, config.split)
+    if config.seats == "team":
+        sides(scenarios[0])
     check_engine(config.engine)
     check_harness(config.harness, (config.env,))
     check_participants((*config.policies, *config.opponents), config.env)
@@ -72,11 +78,13 @@ def draw(
     seats: Sequence[str],
     episodes: int,
     seed: int,
+    team: bool = False,
     label: str = "episode",
 ) -> list[Game]:
     """`episodes` games: scenarios in a seeded order without repetition as long as there are any, everybody in turn.
 
-    `seats` are those of the environment that may be taken; a scenario may lack some.
+    `seats` are those of the environment that may be taken; a scenario may lack some. With `team` a policy takes all
+    seats of a team.
     """
     order: list[Scenario] = []
     rng = random.Random(derive_seed("draw", seed, label))
@@ -85,11 +93,12 @@ def draw(
     games = []
     for number, scenario in enumerate(order[:episodes]):
         policy = policies[number % len(policies)]
-        there = [seat for seat in seats_at(scenario) if seat in seats]
-        seat = there[number // len(policies) % len(there)]
+        teams = sides(scenario) if team else [(seat,) for seat in seats_at(scenario) if seat in seats]
+        seat, *mates = teams[number // len(policies) % len(teams)]
         opponent = opponents[number // (len(policies) * len(seats)) % len(opponents)]
         name = f"{label}-{seed}-{number:06d}"
-        games.append(Game(name, scenario, seat, policy, opponent, derive_seed(seed, label, number)))
+        others = dict.fromkeys(mates, policy)
+        games.append(Game(name, scenario, seat, policy, opponent, derive_seed(seed, label, number), others=others))
     return games
 
 
@@ -97,7 +106,10 @@ def run_rollout(config: RolloutConfig, run: Run) -> dict[str, Any]:
     """Play what is not played yet; returns the figures of all games of the run."""
     scenarios = resolve(config.env, config.split)
     seats = module(config.env).TRAINABLE
-    games = draw(scenarios, config.policies, config.opponents, seats=seats, episodes=config.episodes, seed=config.seed)
+    games = draw(
+        scenarios, config.policies, config.opponents, seats=seats, team=config.seats == "team",
+        episodes=config.episodes, seed=config.seed,
+    )  # fmt: skip
     override = {"temperature": config.temperature, "max_tokens": config.max_tokens, **config.harness.given()}
     with Store(run.path) as store:
         left = [game for game in games if game.episode_id not in store.finished]

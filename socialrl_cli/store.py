@@ -117,7 +117,6 @@ def records(played: Played, run: str) -> list[EpisodeRecord]:
     for seat, taken in played.seats.items():
         if taken.calls is None and taken.messages is None:
             continue
-        own = seat == game.seat
         scored = played.outcome.seats.get(seat)
         paid = scored is not None and played.status == "finished"
         out.append(
@@ -132,7 +131,7 @@ def records(played: Played, run: str) -> list[EpisodeRecord]:
                 sample=game.trial,
                 seat=seat,
                 agent=game.who(seat),
-                opponent=game.opponent if own else game.policy,
+                opponent=game.opponent if game.who(seat) == game.policy else game.policy,
                 calls=taken.calls,
                 messages=taken.messages,
                 tools=taken.tools,

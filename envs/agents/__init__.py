@@ -23,6 +23,9 @@ the same without `async`. On the command line it is `python:MODULE:ATTR`, ATTR b
 sees deals and utilities, not the game, and so plays every game that describes itself as `deals.Deals`. What it says
 comes from `phrases.PHRASES`.
 
+**A game of more than two** has policies of its own, in a module named in `scripted.PARTIES`; `agents/werewolf.py` is
+the example.
+
 **A game for the scripted policies** is one function `deals(briefing) -> Deals` in a module named in
 `scripted.DEALS`; `agents/dnd.py` is the example. Cache by content: it is called once for every episode and seat.
 """

@@ -1,7 +1,8 @@
 """Scripted players of werewolf. They hear who accuses whom, see votes and shown roles, and act on their channel alone.
 
     sleuth   suspects by what has come out: who voted for players that proved to be no wolves, whom victims of the
-             night had accused, who is accused by players that were right before. A seer accuses whom it has seen
+             night had accused, who is accused by players that were right before. It knows its own innocence. A seer
+             accuses whom it has seen
     crowd    names whoever is accused most today
     random   any legal move, any player
     silent   passes: the passive baseline
@@ -70,6 +71,13 @@ class Known:
         return [player for player in self.turn["players"] if player != self.name and player not in self.wolves]
 
     @property
+    def proved(self) -> dict[str, str]:
+        """The roles that are certain: of those who are out, of whom the seer saw to be none, and of oneself unless
+        one plays a villager."""
+        own = {} if self.role == "wolf" else {self.name: "villager"}
+        return self.shown | {player: "villager" for player, wolf in self.seen.items() if not wolf} | own
+
+    @property
     def today(self) -> list[tuple[str, str]]:
         return self.accused[-1] if self.accused else []
 
@@ -83,26 +91,24 @@ def by_the_crowd(known: Known, player: str) -> float:
 
 
 def by_evidence(known: Known, player: str) -> float:
-    """How much speaks for the player being a wolf (see the module)."""
+    """How much speaks for the player being a wolf (see the module). A vote says the less the more cast the same."""
     if player in known.seen:
         return KNOWN if known.seen[player] else -KNOWN
+    proved = known.proved
     found = -0.5 * right_about(known, player)
     for votes in known.ballots:
-        target = votes.get(player)
-        if target in known.shown:
-            found += -1.0 if known.shown[target] == "wolf" else 0.5
-    found += 0.5 * sum(
-        player == whom for day in known.accused for who, whom in day if who in known.killed and who != player
-    )
-    return found + sum(
-        0.5 + max(0, right_about(known, who)) for who, whom in set(known.today) if whom == player and who != player
-    )
+        if (target := votes.get(player)) in proved:
+            others = [vote for who, vote in votes.items() if who not in (player, target)]
+            alone = 1 - others.count(target) / max(1, len(others))
+            found += alone * (-1.0 if proved[target] == "wolf" else 0.5)
+    found += 0.5 * sum(player == whom for day in known.accused for who, whom in day if who in known.killed)
+    return found + sum(0.5 + max(0, right_about(known, who)) for who, whom in set(known.today) if whom == player)
 
 
 def right_about(known: Known, player: str) -> int:
     """How many of the player's accusations have proved right, less those that have proved wrong."""
     named = {whom for day in known.accused for who, whom in day if who == player}
-    return sum((1 if known.shown[whom] == "wolf" else -1) for whom in named if whom in known.shown)
+    return sum((1 if known.proved[whom] == "wolf" else -1) for whom in named if whom in known.proved)
 
 
 def by_danger(known: Known, player: str) -> float:

@@ -34,7 +34,7 @@ def evaluate(
         None, "--repeats", help="Whole evaluations, for a standard deviation (default 1).", min=1, show_default=False
     ),
     seats: str = typer.Option(
-        "", "--seats", help="alternate, or both: every trained seat in every game (default alternate)."
+        "", "--seats", help="alternate; both: every trained seat; team: all of a team (default alternate)."
     ),
     temperature: float | None = typer.Option(None, "--temperature", help="Of models (default: their own)."),
     seed: int | None = typer.Option(

@@ -13,7 +13,7 @@ import envs
 from scenarios import ENVIRONMENTS, NEGOTIATIONS
 from scenarios.errors import ThresholdMissed, UsageError
 from socialrl_cli import main
-from socialrl_cli.evals import EvalConfig, compare, games_of, report, run_eval
+from socialrl_cli.evals import EvalConfig, check, compare, games_of, report, run_eval
 from socialrl_cli.evaluation import GameResult
 from socialrl_cli.report.tables import environment_table
 from socialrl_cli.runs import Run
@@ -41,6 +41,31 @@ def test_all_means_every_negotiation_and_stands_alone():
         EvalConfig(envs=("all", "dnd"))
     with pytest.raises(ValueError, match="envs, got none"):
         EvalConfig(envs=())
+
+
+def test_a_party_stands_alone_and_has_opponents_and_baselines_of_its_own():
+    config = EvalConfig(policy="scripted:sleuth", envs=("werewolf",))
+    assert config.opponents == ("scripted:sleuth", "scripted:crowd")
+    assert config.baselines == ("scripted:random", "scripted:silent")
+    check(config)
+    assert "werewolf" not in EvalConfig(envs=("all",)).all_envs()
+    assert EvalConfig(envs=("dnd",)).opponents == ("scripted:linear", "scripted:boulware", "scripted:tit_for_tat")
+    assert EvalConfig(envs=("dnd",), opponents=("scripted:leaky",)).opponents == ("scripted:leaky",)
+    with pytest.raises(ValueError, match="got 'werewolf' among others, expected it alone"):
+        EvalConfig(envs=("dnd", "werewolf"))
+    with pytest.raises(UsageError, match="unknown scripted participant 'linear'"):
+        check(EvalConfig(policy="scripted:linear", envs=("werewolf",)))
+
+
+def test_a_team_that_thinks_beats_one_that_passes(tmp_path):
+    config = EvalConfig(
+        policy="scripted:sleuth", envs=("werewolf",), seats="team", trials=1, opponents=("scripted:sleuth",),
+        baselines=("scripted:silent",), scenarios=40,
+    )  # fmt: skip
+    with Run.open(tmp_path / "run") as run:
+        policies = run_eval(config, run)["policies"]
+    assert policies["scripted:sleuth"]["mean"] > 0.4
+    assert policies["scripted:silent"]["mean"] < 0.1
 
 
 def test_the_usual_protocol_is_150_games_an_environment():
@@ -225,7 +250,7 @@ def test_an_evaluation_is_resumed_with_its_own_configuration(tmp_path, capsys):
         (["--env", "dndd"], "did you mean 'dnd'"),
         (["--env", "all", "--env", "dnd"], "expected it alone"),
         (["--opponent", "scripted:lineer"], "did you mean 'linear'"),
-        (["--seats", "one"], "alternate or both"),
+        (["--seats", "one"], "alternate, both or team"),
         (["--junit", "no/such/folder/eval.xml"], "its folder does not exist"),
         (["--junit", "."], "is a folder"),
     ],

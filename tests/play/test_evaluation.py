@@ -5,7 +5,7 @@ import math
 import pytest
 
 from scenarios.core import packaged
-from scenarios.errors import DataError
+from scenarios.errors import DataError, UsageError
 from socialrl_cli.evaluation import GameResult, difference, plan, read_results, summary, write_results
 
 SEATS = ("a", "b")
@@ -29,6 +29,28 @@ def test_the_protocol_has_a_game_for_each_scenario_opponent_and_trial():
 
 def test_both_seats_double_the_games():
     assert len(plan(packaged("dnd", "test")[:10], "p", ["x"], seats=SEATS, both_seats=True)) == 20
+
+
+def test_a_policy_takes_all_seats_of_a_team_and_the_teams_take_turns():
+    scenarios = packaged("werewolf", "test")[:8]
+    held = {}
+    for game in plan(scenarios, "p", ["x"], seats=("p1",), team=True, trials=2):
+        roles = game.scenario["roles"]
+        mine = {seat for seat in roles if game.who(seat) == "p"}
+        assert {game.who(seat) for seat in set(roles) - mine} == {"x"}
+        assert mine in ({s for s in roles if roles[s] == "wolf"}, {s for s in roles if roles[s] != "wolf"})
+        held.setdefault(game.scenario.id, set()).add(roles[game.seat] == "wolf")
+    assert all(sides == {True, False} for sides in held.values())
+    assert len(held) == 8
+    with pytest.raises(UsageError, match="dnd has none"):
+        plan(packaged("dnd", "test")[:1], "p", ["x"], seats=SEATS, team=True)
+
+
+def test_a_seat_of_a_large_table_alternates_over_those_that_are_there():
+    games = plan(packaged("werewolf", "test")[:40], "p", ["x"], seats=[f"p{n}" for n in range(1, 9)])
+    assert all(game.seat in game.scenario["roles"] for game in games)
+    assert {game.seat for game in games} == {f"p{n}" for n in range(1, 9)}
+    assert all([game.who(seat) for seat in game.scenario["roles"]].count("p") == 1 for game in games)
 
 
 def test_a_game_has_the_same_seed_whoever_plays_it_and_in_any_order():
