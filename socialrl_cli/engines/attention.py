@@ -183,7 +183,8 @@ def decode_attention(q: Tensor, keys: Tensor, values: Tensor, part: Decode, scal
         scores = torch.baddbmm(part.bias, q, keys[:, :length].transpose(1, 2), alpha=scale)
         out = torch.bmm(scores.softmax(-1), values[:, :length])  # (rows * H, G, d)
         if part.tail is not None:
-            add_tail(out, scores.logsumexp(-1), q, keys, values, part.tail, scale)
+            mass = scores.index_select(0, part.tail.rows).logsumexp(-1)
+            add_tail(out, mass, q, keys, values, part.tail, scale)
     else:  # the same in pieces: one that is wholly masked changes no bit, however many follow
         out, top = torch.zeros_like(q), q.new_full((*q.shape[:2], 1), -torch.inf)
         total = torch.zeros_like(top)
@@ -201,10 +202,10 @@ def decode_attention(q: Tensor, keys: Tensor, values: Tensor, part: Decode, scal
 
 
 def add_tail(out: Tensor, mass: Tensor, q: Tensor, keys: Tensor, values: Tensor, tail: Tail, scale: float) -> None:
-    """Mix the tail's share into `out` (rows, G, d), whose weights come to exp(`mass`), (rows, G)."""
+    """Mix the tail's share into its rows of `out` (rows, G, d), whose weights come to exp(`mass`), (tail's rows, G)."""
     keys, values = (x[:, tail.tokens].index_select(0, tail.rows) for x in (keys, values))
     scores = torch.baddbmm(tail.bias, q.index_select(0, tail.rows), keys.transpose(1, 2), alpha=scale)
-    share = torch.sigmoid(scores.logsumexp(-1) - mass.index_select(0, tail.rows))[..., None]
+    share = torch.sigmoid(scores.logsumexp(-1) - mass)[..., None]
     more = torch.bmm(scores.softmax(-1), values)
     out.index_copy_(0, tail.rows, torch.lerp(out.index_select(0, tail.rows), more, share))
 
