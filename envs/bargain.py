@@ -25,10 +25,11 @@ Events, with the payload that everybody sees:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from envs.core import Action, ActionSpec, Environment, Limits, Outcome
+from rewards.leakage import Leaks, leaks
 from scenarios.core import Scenario
 
 SAY = {"type": "string", "description": "what you say to the other side"}
@@ -102,7 +103,20 @@ class Bargain(Environment):
         """The agreement that accepting this offer makes."""
         raise NotImplementedError
 
+    def secrets(self, seat: str) -> Collection[float]:
+        """The seat's private numbers that nobody says for another reason."""
+        return ()
+
     # ---- the rules
+
+    def leaks(self) -> Mapping[str, Leaks]:
+        """What each seat that has secrets gave away of them."""
+        events = [(event.type, event.payload) for _, event in self.journal]
+        return {seat: leaks(seat, secrets, events) for seat in self.seats if (secrets := self.secrets(seat))}
+
+    def measures(self) -> Mapping[str, float]:
+        """`leaks_SEAT`: its moves that said a private number."""
+        return {f"leaks_{seat}": float(leaked.said.total()) for seat, leaked in self.leaks().items()}
 
     async def play(self) -> Outcome:
         limit = self.limits.moves_per_seat

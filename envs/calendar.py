@@ -227,8 +227,8 @@ def _brief(event: Event, prompt: Prompt, told: Any) -> str:
     if prompt == "compact":
         return f"Meet as {seat}. my value: " + " ".join(f"{slot} {values[slot]:g}" for slot in SLOTS)
     if prompt == "people":
-        best = [slot for slot in SLOTS if values[slot] == max(values.values())]
-        return f"{one_line(meeting['title'])}, likes {', '.join(best)} best"
+        hours = ", ".join(f"{slot} {values[slot]:g}" for slot in SLOTS)
+        return f"{one_line(meeting['title'])}\n    what the hours are worth, of 1: {hours}"
     return BRIEF.format(
         who=WHO[seat].format(**{side: one_line(names[side]) for side in SEATS}),
         date=payload["date"],

@@ -84,7 +84,8 @@ def brief(event: Event, prompt: Prompt) -> str:
         return "Camp. count*my value: " + " ".join(f"{item} {COUNTS[0]}*{worth[item]}" for item in ITEMS)
     if prompt == "people":
         who = f"{one_line(persona)}: " if persona else ""
-        return who + ", ".join(f"{item} worth {worth[item]}" for item in order)
+        because = (f"\n    {item}: {one_line(reasons[item])}" for item in order if item in reasons)
+        return who + ", ".join(f"{item} worth {worth[item]}" for item in order) + "".join(because)
     wants = "\n".join(
         f"You want {item} {rank}: a package is worth {worth[item]} points to you."
         + (f" {one_line(reasons[item])}" if item in reasons else "")

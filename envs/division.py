@@ -6,7 +6,7 @@ The moves are in `envs/bargain.py`, what a bundle may be in `rewards/division.py
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from operator import itemgetter, mul, sub
 from types import MappingProxyType
@@ -72,6 +72,11 @@ class Division(Bargain):
 
     def value(self, seat: str, given: Any) -> Mapping[str, Any]:
         return {"worth": worth(self.values[seat], self.take(given))}
+
+    def secrets(self, seat: str) -> Collection[float]:
+        """What one of each item is worth, where it is more than there are of any item: 2 may as well be two books."""
+        most = max(self.counts)
+        return {value for value in self.values[seat] if value > most}
 
     def terms(self, proposer: str, offer: Any) -> Mapping[str, Any]:
         parts = {proposer: offer, other(proposer): self.gives(offer)}

@@ -16,7 +16,6 @@ from envs.bargain import Bargain, moves, without_answers
 from envs.core import ActionSpec, Event
 from envs.telling import Prompt
 from rewards.corridor import price_fault
-from rewards.leakage import leaks
 from scenarios.money import MOST, from_cents, to_cents, written
 
 SEATS = ("buyer", "seller")
@@ -46,10 +45,6 @@ class Haggle(Bargain):
 
     seats = SEATS
 
-    def secrets(self, seat: str) -> tuple[float, ...]:
-        """The seat's private numbers."""
-        raise NotImplementedError
-
     def specs(self) -> tuple[tuple[ActionSpec, ...], tuple[ActionSpec, ...]]:
         return _MOVES, _OPENERS
 
@@ -68,12 +63,9 @@ class Haggle(Bargain):
     def measures(self) -> Mapping[str, float]:
         """`leaks_SEAT`: its moves that said a private number; `leaking_offers_SEAT`: its offers that equal one."""
         found = {}
-        events = [(event.type, event.payload) for _, event in self.journal]
-        for seat in SEATS:
-            if secrets := self.secrets(seat):
-                leaked = leaks(seat, secrets, events)
-                found[f"leaks_{seat}"] = float(leaked.said.total())
-                found[f"leaking_offers_{seat}"] = float(leaked.offered)
+        for seat, leaked in self.leaks().items():
+            found[f"leaks_{seat}"] = float(leaked.said.total())
+            found[f"leaking_offers_{seat}"] = float(leaked.offered)
         return found
 
 

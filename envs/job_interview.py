@@ -7,7 +7,7 @@ the reward in `rewards/job_interview.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -76,8 +76,23 @@ class Environment(Bargain):
     def value(self, seat: str, given: Any) -> Mapping[str, Any]:
         return {"worth": round(utility(self.numbers[seat], seat, number_of(given)), 4)}
 
+    def secrets(self, seat: str) -> Collection[float]:
+        """Weights and option values, as parts of 1 and in hundredths, without what an offer can name, 0, 1 and 100."""
+        options = self.scenario["options"][seat]
+        tables = (
+            self.scenario["weights"][seat],
+            options["workplace"],
+            options["company"],
+            *options["position"].values(),
+        )
+        parts = {value for table in tables for value in table.values()}
+        return {round(number, 2) for part in parts for number in (part, 100 * part)} - _SPOKEN
+
     def terms(self, proposer: str, offer: Any) -> Mapping[str, Any]:
         return dict(offer)
+
+
+_SPOKEN = {0, 1, 100} | {number for low, high in BOUNDS.values() for number in range(low, high + 1)}
 
 
 @lru_cache(maxsize=DEALS)
@@ -138,11 +153,15 @@ def brief(event: Event, prompt: Prompt) -> str:
     """What a seat is told at the start: the rules, its weights and its option values, in hundredths."""
     seat, weights, options = (event.payload[key] for key in ("seat", "weights", "options"))
     points = {issue: _hundredths(weights[issue]) for issue in ISSUES}
-    if prompt == "people":
-        return ", ".join(f"{issue} {_hundredths(weight)}" for issue, weight in by_weight(weights))
     separator = " " if prompt == "compact" else ", "
     values = {part: _values(options[part], separator) for part in ("workplace", "company")}
     titles = {company: _values(row, separator) for company, row in options["position"].items()}
+    if prompt == "people":
+        weighed = ", ".join(f"{issue} {_hundredths(weight)}" for issue, weight in by_weight(weights))
+        rows = [f"{part}: {row}" for part, row in values.items()]
+        rows += [f"position at {company}: {row}" for company, row in titles.items()]
+        end = "highest" if seat == "worker" else "lowest"
+        return "\n    ".join([f"of 100 points, {weighed}", f"salary and weekly_holiday: best at their {end}", *rows])
     if prompt == "compact":
         rising = "up" if seat == "worker" else "down"
         weighed = " ".join(f"{issue} {points[issue]}" for issue in ISSUES)

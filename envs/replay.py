@@ -17,6 +17,7 @@ from typing import Any
 
 from envs import make, module
 from envs.core import Action, Answer, Environment, Event, Limits
+from envs.telling import one_line
 from scenarios.core import Scenario
 from scenarios.errors import DataError, RunError, UsageError
 
@@ -136,13 +137,16 @@ def transcript(log: EpisodeLog, seat: str | None = None) -> str:
     rules = module(log.env)
     if seat is not None and seat not in log.outcome["seats"]:
         raise UsageError(f"no seat {seat!r} in {log.env}, expected {' or '.join(log.outcome['seats'])}")
+    told = log.told(seat)
+    opener = next((event.payload["by"] for event in told if "by" in event.payload), None)
     lines = [f"{log.env} · scenario {log.scenario.get('id', '')} · episode {log.episode_id}"]
     count = 0
-    for event in log.told(seat):
+    for event in told:
         if event.type == "briefing":
             name = event.payload["seat"]
-            opens = " · opens" if event.payload.get("first") == name else ""
+            opens = " · opens" if "first" in event.payload and opener == name else ""
             lines.append(f"{name} ({log.agents.get(name, 'absent')}{opens}): {rules.brief(event, 'people')}")
+            lines += _at_hand(log.scenario, rules.PRIVATE[name], event)
         elif event.kind == "observation" and event.type != "outcome":
             text = rules.tell(event, seat or "", "people")
             count += "by" in event.payload
@@ -158,6 +162,25 @@ def transcript(log: EpisodeLog, seat: str | None = None) -> str:
                 f"{name}: raw {got['raw']:g}, utility {got['utility']:.2f}{reference}, reward {got['reward']:.3f}"
             )
     return "\n".join(lines)
+
+
+def _at_hand(scenario: Json, paths: Iterable[tuple[str, ...]], briefing: Event) -> Iterator[str]:
+    """The private facts that a seat's briefing does not hold: what it may look up."""
+    known = [plain(value) for value in briefing.payload.values()]
+    for path in paths:
+        value: Any = scenario
+        for key in path:
+            value = value.get(key, {})
+        if value and value not in known:
+            yield f"    may look up its {path[0]}: {_words(value)}"
+
+
+def _words(value: Any) -> str:
+    """A value of a scenario in plain words."""
+    if isinstance(value, Mapping):
+        parts = [key if part is True else f"{key} {_words(part)}" for key, part in value.items() if part is not False]
+        return ", ".join(parts)
+    return "; ".join(map(_words, value)) if isinstance(value, list) else one_line(str(value))
 
 
 async def replay(log: EpisodeLog) -> list[str]:

@@ -52,7 +52,7 @@ def brief(event: Event, prompt: Prompt) -> str:
     together = f"{role} with {' and '.join(wolves)}" if wolves else role
     players = ", ".join(payload["players"].values())
     if prompt == "people":
-        return f"{payload['name']}, {together}"
+        return f"{payload['name']}, {together}: {one_line(payload['persona'])}"
     if prompt == "compact":
         numbers = " ".join(f"{counts[name]} {name}" for name in counts)
         return f"Werewolf. You are {payload['name']}, {together}. Players {players}. {numbers}."

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 _ONES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
@@ -62,10 +63,11 @@ def said_texts(seat: str, texts: Collection[str], events: Iterable[tuple[str, Ma
     return tuple(place for place, text in enumerate(said, 1) if any(title in text for title in hidden))
 
 
-def numbers_in(text: str) -> set[float]:
+@lru_cache(maxsize=4096)
+def numbers_in(text: str) -> frozenset[float]:
     """Every number that somebody could read in a text, to two decimals."""
     if not _MAYBE.search(text):
-        return set()
+        return frozenset()
     found = set()
     for whole, part, scale in _DIGITS.findall(text):
         found.add(round(float(whole.replace(",", "") + part) * _SCALES.get(scale.lower(), 1), 2))
@@ -77,7 +79,7 @@ def numbers_in(text: str) -> set[float]:
             continue
         found |= _readings(run)
         run = []
-    return found
+    return frozenset(found)
 
 
 def _readings(run: list[str]) -> set[float]:

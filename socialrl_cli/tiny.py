@@ -5,8 +5,8 @@ knows the letters and nothing else until `train sft`. Byte-level BPE that breaks
 what is said often, a whole phrase of the game, becomes one token. Heads of 32, and an output layer of its own, so
 that vLLM serves it and takes new weights.
 
-`ensure` keeps the result in the user's cache under a name that holds the seed and a digest of the code that it was
-made with; the same code and seed give the same bytes. Sizes in tokens and parameters.
+`ensure` keeps the result in the user's cache under a name that holds the seed and a digest of SOURCES, the code and
+scenarios that it was made with; the same sources and seed give the same bytes. Sizes in tokens and parameters.
 """
 
 from __future__ import annotations
@@ -36,6 +36,17 @@ CHAT_TEMPLATE = (
 HARNESS = HarnessConfig(prompt="compact", max_tokens=64, temperature=0.7)
 DEMONSTRATORS = ("boulware", "conceder", "hardliner", "linear", "planner", "tit_for_tat")
 GAMES = 400  # scripted games that the tokenizer reads
+ROOT = Path(__file__).parents[1]
+SOURCES = (  # what has a say in the games that the tokenizer reads, from where the packages lie
+    "envs/__init__.py",
+    *(f"envs/{name}.py" for name in ("answers", "bargain", "core", "division", "dnd", "events", "running", "telling")),
+    "envs/frame.py",
+    *(f"envs/agents/{name}.py" for name in ("beliefs", "conversation", "deals", "division", "dnd", "formats")),
+    *(f"envs/agents/{name}.py" for name in ("harness", "llm", "phrases", "planner", "scripted")),
+    *(f"rewards/{name}.py" for name in ("allocation", "core", "curve", "division", "dnd", "leakage")),
+    *(f"scenarios/{name}" for name in ("core.py", "dnd.py", "jsonfile.py", "data/dnd/train.jsonl")),
+    "socialrl_cli/tiny.py",
+)
 INIT = 0.06  # sd of the random weights; the usual 0.02 is meant for wide models and learns more slowly here
 
 
@@ -83,14 +94,10 @@ def ensure(config: TinyConfig | None = None, *, seed: int = 0, cache: Path | Non
 
 
 def _digest(config: TinyConfig) -> str:
-    """Changes whenever the sizes, this file or the words of the game change."""
-    import envs.agents
-    import envs.dnd
-
+    """Changes whenever the sizes or a source change."""
     digest = hashlib.blake2b(json.dumps(asdict(config)).encode(), digest_size=6)
-    folder = Path(str(envs.agents.__file__)).parent
-    for file in (Path(__file__), Path(str(envs.dnd.__file__)), *sorted(folder.glob("*.py"))):
-        digest.update(file.read_bytes())
+    for name in SOURCES:
+        digest.update((ROOT / name).read_bytes())
     return digest.hexdigest()
 
 

@@ -82,7 +82,12 @@ async def test_the_brief_tells_the_rules_the_points_and_the_reasons():
     assert "You want firewood least: a package is worth 3 points to you. Cold ‹b›nights‹/b›." in full
     assert "both get 5 points" in full
     assert brief(event, "compact") == "Camp. count*my value: food 3*4 water 3*5 firewood 3*3"
-    assert brief(event, "people") == "a mother of twins: water worth 5, food worth 4, firewood worth 3"
+    assert brief(event, "people").split("\n    ") == [
+        "a mother of twins: water worth 5, food worth 4, firewood worth 3",
+        "water: Hot days.",
+        "food: Twins eat.",
+        "firewood: Cold ‹b›nights‹/b›.",
+    ]
     assert '"offer":{"food":1,"water":1,"firewood":1}' in envs.module("casino").answers(event)
 
 

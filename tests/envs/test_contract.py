@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 from collections import Counter
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given, settings
@@ -14,8 +15,10 @@ from envs.agents.llm import HarnessConfig, LLMAgent
 from envs.agents.scripted import names, opponents, scripted
 from envs.core import Action, Limits, derive_seed, run
 from envs.replay import EpisodeLog, replay, transcript
+from envs.telling import one_line
 from scenarios import ENVIRONMENTS, PARTIES
 from scenarios.core import Scenario, check, packaged
+from scenarios.money import written
 
 CONTRACT = ("dnd", "casino", "craigslist", "job_interview", "calendar", "marketplace", "werewolf")
 
@@ -266,6 +269,38 @@ async def test_no_private_fact_of_a_seat_reaches_another_seats_channel(name):
                         assert env.channels[watcher].events == again.channels[watcher].events
                 break
     assert all(tried[seat, path] > 10 for seat, path in private)
+
+
+@pytest.mark.parametrize("name", CONTRACT)
+async def test_a_replay_tells_a_seat_all_its_private_facts(name):
+    for number in range(6):
+        env = await play(make(name, number, seed=number), usual(name), seed=number)
+        log = EpisodeLog.of(env, episode_id="e", agents={})
+        for seat in env.seats:
+            text = transcript(log, seat)
+            for path in envs.module(name).PRIVATE[seat]:
+                value = env.scenario.fields
+                for key in path:
+                    value = value.get(key, {})
+                for fact in facts(value):
+                    assert any(form in text for form in forms(fact)), (seat, path, fact)
+
+
+def facts(value):
+    """The words and numbers in a part of a scenario, keys too; a flag stands for its key alone."""
+    if isinstance(value, Mapping):
+        keys = [key for key, part in value.items() if part is not False]
+        return [*keys, *(fact for key in keys if value[key] is not True for fact in facts(value[key]))]
+    if isinstance(value, list | tuple):
+        return [fact for part in value for fact in facts(part)]
+    return [value]
+
+
+def forms(fact):
+    """How a fact may stand in a text: a number in digits, or a part of 1 in hundredths."""
+    if isinstance(fact, str):
+        return (one_line(fact),)
+    return (f"{fact:g}", written(fact), f"{100 * fact:.3g}") if fact > 0 else (f"{fact:g}",)
 
 
 def with_private(scenario, donor, path):

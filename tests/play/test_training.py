@@ -1,7 +1,11 @@
 """Play joined to learning, end to end, with the bundled model at a very small size."""
 
+import asyncio
 import json
+import shutil
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -91,6 +95,37 @@ async def test_the_tiny_model_is_built_from_its_seed_alone(home, model):
     other = tiny.ensure(SMALL, seed=4, cache=home / "again")
     assert (other / "actor/model.safetensors").read_bytes() != (model / "actor/model.safetensors").read_bytes()
     assert read_harness(model / "actor").prompt == "compact"
+
+
+def test_a_models_name_changes_with_what_its_games_come_from_and_with_nothing_else(tmp_path, monkeypatch):
+    played = set()
+
+    def watch(frame, event, _):
+        if event == "call" and frame.f_code.co_name != "<module>":
+            played.add(Path(frame.f_code.co_filename))
+
+    async def games():
+        sys.setprofile(watch)
+        try:
+            return await tiny.scripted_texts(12, 0)
+        finally:
+            sys.setprofile(None)
+
+    asyncio.run(games())
+    ours = {str(path.relative_to(tiny.ROOT)) for path in played if path.is_relative_to(tiny.ROOT)}
+    ours = {name for name in ours if name.split("/")[0] in ("envs", "rewards", "scenarios", "socialrl_cli")}
+    assert len(ours) > 20
+    assert ours <= set(tiny.SOURCES)
+    folder = tmp_path / "packages"
+    for name in ("envs", "rewards", "scenarios", "socialrl_cli"):
+        shutil.copytree(tiny.ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(tiny, "ROOT", folder)
+    before = tiny._digest(SMALL)
+    for name in ("envs/agents/werewolf.py", "envs/craigslist.py"):
+        (folder / name).write_text("")
+        assert tiny._digest(SMALL) == before
+    (folder / "envs/agents/phrases.py").write_text("")
+    assert tiny._digest(SMALL) != before
 
 
 def test_a_phrase_of_the_game_is_one_token_and_a_digit_another(model):

@@ -2,12 +2,13 @@
 
 import asyncio
 import statistics
+from dataclasses import replace
 
 import pytest
 
 import envs
 from envs.agents.scripted import names, scripted
-from envs.core import derive_seed, run
+from envs.core import Action, derive_seed, run
 from rewards.leakage import numbers_in
 from scenarios import NEGOTIATIONS
 from scenarios.core import packaged
@@ -47,6 +48,46 @@ def test_in_a_thousand_games_nobody_but_leaky_says_a_number(env):
         for seat, policy in zip(game.seats, pair, strict=True):
             told[policy] += sum(bool(numbers_in(text)) for text in said(game, seat))
     assert {policy for policy, count in told.items() if count} == {"leaky"}
+
+
+@pytest.mark.parametrize("env", NEGOTIATIONS)
+def test_leaks_are_measured_in_every_negotiation(env):
+    leaks = {"leaky": 0.0, "linear": 0.0}
+    for number in range(30):
+        game = play(env, number, ("leaky", "linear"), seed=number)
+        for seat, policy in zip(game.seats, ("leaky", "linear"), strict=True):
+            leaks[policy] += game.outcome.measures.get(f"leaks_{seat}", 0)
+    assert leaks["leaky"] > 10
+    assert leaks["linear"] == 0
+
+
+@pytest.mark.parametrize(
+    ("env", "values", "says", "leaks"),
+    [
+        ("dnd", {"book": 6, "hat": 1, "ball": 1}, "A book is worth six to me", 1),
+        ("dnd", {"book": 6, "hat": 1, "ball": 1}, "I take 1 book and 2 hats", 0),  # counts, though 1 is a value
+        ("casino", ["food", "water", "firewood"], "Food is worth 5 to me", 1),
+        ("casino", ["food", "water", "firewood"], "I need all 3 of them", 0),
+    ],
+)
+def test_counts_of_items_are_no_leak(env, values, says, leaks):
+    fields = {"dnd": {"counts": {"book": 1, "hat": 2, "ball": 2}}, "casino": {}}[env]
+    own = {"dnd": "values", "casino": "priorities"}[env]
+    scenario = replace(packaged(env, "test")[0], fields={**fields, own: {"a": values, "b": values}})
+    game = envs.make(scenario, seed=0)
+    agents = {seat: Says(says) if seat == "a" else scripted(env, "linear", seed=0) for seat in game.seats}
+    asyncio.run(run(game, agents))
+    assert game.outcome.measures["leaks_a"] == leaks
+
+
+class Says:
+    """Says one thing and leaves."""
+
+    def __init__(self, say):
+        self.moves = [Action("message", {"say": say}), Action("walk_away")]
+
+    async def decide(self, context, actions):
+        return self.moves.pop(0)
 
 
 @pytest.mark.parametrize("env", NEGOTIATIONS)
