@@ -17,7 +17,6 @@ from typing import Any
 from envs import module
 from envs.agents.harness import HarnessOverride
 from envs.agents.scripted import baselines, names, opponents
-from scenarios import NEGOTIATIONS, PARTIES
 from scenarios.core import resolve
 from scenarios.errors import UsageError
 from socialrl_cli.cast import Cast, check_harness, check_participants
@@ -27,7 +26,9 @@ from socialrl_cli.evaluation import (
     USUAL,
     Game,
     GameResult,
+    all_envs,
     averaged,
+    check_envs,
     difference,
     plan,
     read_results,
@@ -70,14 +71,9 @@ class EvalConfig:
             raise ValueError(f"scenarios, got {self.scenarios}, expected 0 (all) or more")
         if self.seats not in ("alternate", "both", "team"):
             raise ValueError(f"seats, got {self.seats!r}, expected alternate, both or team")
-        for name in ("envs", "opponents"):
-            if not getattr(self, name):
-                raise ValueError(f"{name}, got none, expected at least one")
-        if "all" in self.envs and len(self.envs) > 1:
-            raise ValueError("envs, got 'all' among others, expected it alone")
-        for env in PARTIES:
-            if env in self.envs and len(set(self.envs)) > 1:
-                raise ValueError(f"envs, got {env!r} among others, expected it alone")
+        if not self.opponents:
+            raise ValueError("opponents, got none, expected at least one")
+        check_envs(self.envs)
         for name in self.baselines:
             if name in ("all", "none", *USUAL) and len(self.baselines) > 1:
                 raise ValueError(f"baselines, got {name!r} among others, expected it alone")
@@ -87,7 +83,7 @@ class EvalConfig:
 
     def all_envs(self) -> tuple[str, ...]:
         """The environments with "all" spelt out, each once."""
-        return NEGOTIATIONS if self.envs == ("all",) else tuple(dict.fromkeys(self.envs))
+        return all_envs(self.envs)
 
     def all_baselines(self) -> tuple[str, ...]:
         """The baselines with "all" spelt out."""

@@ -18,6 +18,7 @@ from typing import Any
 from envs import module
 from envs import seats as seats_at
 from envs.core import derive_seed
+from scenarios import NEGOTIATIONS, PARTIES
 from scenarios.core import Scenario
 from scenarios.errors import DataError, UsageError
 from socialrl_cli.runs import write_text
@@ -57,6 +58,20 @@ def sides(scenario: Scenario) -> list[tuple[str, ...]]:
 def spelt_out(given: tuple[str, ...], usual: Iterable[str]) -> tuple[str, ...]:
     """Participants as they were given; for the word "usual" these scripted policies."""
     return tuple(f"scripted:{name}" for name in usual) if given == USUAL else given
+
+
+def check_envs(envs: tuple[str, ...]) -> None:
+    """Raises ValueError for environments that cannot be played together."""
+    if not envs:
+        raise ValueError("envs, got none, expected at least one")
+    for env in ("all", *PARTIES):
+        if env in envs and len(set(envs)) > 1:
+            raise ValueError(f"envs, got {env!r} among others, expected it alone")
+
+
+def all_envs(envs: tuple[str, ...]) -> tuple[str, ...]:
+    """The environments with "all" spelt out, each once."""
+    return NEGOTIATIONS if "all" in envs else tuple(dict.fromkeys(envs))
 
 
 @dataclass(frozen=True, slots=True)

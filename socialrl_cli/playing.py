@@ -133,7 +133,7 @@ def report(played: Played, path: Path) -> dict[str, Any]:
 
 
 def _facts(played: Played) -> dict[str, str]:
-    """What each seat alone knew, in one line: at the end it may be told."""
+    """What each seat alone knew, in words: at the end it may be told."""
     rules = module(played.game.scenario.env)
     briefings = (event for _, event in played.env.journal if event.type == "briefing")
     return {event.payload["seat"]: rules.brief(event, "people") for event in briefings}

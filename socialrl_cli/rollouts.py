@@ -1,6 +1,7 @@
 """`socialrl rollout`: plays episodes and keeps them, to learn from or to look at.
 
 The games are scenarios × opponents × trials, as many as asked for, in a seeded order; the policy's seat alternates.
+Of several environments each has its share of the episodes, and all rows stand in one buffer.
 A scripted seat is written down as the chat that a model would have had in its place (`transcript`), a model's seat
 with its exact tokens.
 """
@@ -23,7 +24,7 @@ from scenarios.errors import UsageError
 from socialrl_cli.cast import Cast, check_harness, check_participants
 from socialrl_cli.engines.config import EngineConfig, check_engine
 from socialrl_cli.episodes import PlayConfig, Played, play_all
-from socialrl_cli.evaluation import USUAL, Game, sides, spelt_out, summary
+from socialrl_cli.evaluation import USUAL, Game, all_envs, check_envs, sides, spelt_out, summary
 from socialrl_cli.output import progress
 from socialrl_cli.runs import Run
 from socialrl_cli.store import Store
@@ -31,10 +32,11 @@ from socialrl_cli.store import Store
 
 @dataclass(frozen=True)
 class RolloutConfig:
-    """What to play. `policies` take the seat that is reported, in turn; so do `opponents` in all others. With `seats`
-    "team" a policy takes all seats of a team, in games that have teams."""
+    """What to play. `envs` may be "all", which means the negotiations; a game of more than two stands alone.
+    `policies` take the seat that is reported, in turn; so do `opponents` in all others. With `seats` "team" a policy
+    takes all seats of a team, in games that have teams. `episodes` are over all environments."""
 
-    env: str = "dnd"
+    envs: tuple[str, ...] = ("dnd",)
     split: str = "train"
     policies: tuple[str, ...] = ()
     opponents: tuple[str, ...] = USUAL
@@ -55,19 +57,37 @@ class RolloutConfig:
             raise ValueError(f"seats, got {self.seats!r}, expected alternate or team")
         if not self.opponents:
             raise ValueError("opponents, got none, expected at least one participant")
-        object.__setattr__(self, "opponents", spelt_out(self.opponents, opponents(self.env)))
+        check_envs(self.envs)
+        object.__setattr__(self, "opponents", spelt_out(self.opponents, opponents(self.envs[0])))
 
 
 def check(config: RolloutConfig) -> None:
     """Refuse, before anything is written, what would fail later."""
     if not config.policies:
         raise UsageError("nobody to watch: give --policy, for example --policy scripted:boulware")
-    scenarios = resolve(config.env, config.split)
-    if config.seats == "team":
-        sides(scenarios[0])
+    envs = all_envs(config.envs)
+    if config.episodes < len(envs):
+        raise UsageError(
+            f"episodes, got {config.episodes}, expected at least one of each of the {len(envs)} environments"
+        )
+    games_of(config)
     check_engine(config.engine)
-    check_harness(config.harness, (config.env,))
-    check_participants((*config.policies, *config.opponents), config.env)
+    check_harness(config.harness, envs)
+    for env in envs:
+        check_participants((*config.policies, *config.opponents), env)
+
+
+def games_of(config: RolloutConfig) -> list[Game]:
+    """The games of all environments, environment by environment; the first ones have the rest of an uneven share."""
+    envs, games = all_envs(config.envs), []
+    share, rest = divmod(config.episodes, len(envs))
+    for number, env in enumerate(envs):
+        games += draw(
+            resolve(env, config.split), config.policies, config.opponents, seats=module(env).TRAINABLE,
+            team=config.seats == "team", seed=config.seed, label="episode" if len(envs) == 1 else env,
+            episodes=share + (number < rest),
+        )  # fmt: skip
+    return games
 
 
 def draw(
@@ -104,12 +124,7 @@ def draw(
 
 def run_rollout(config: RolloutConfig, run: Run) -> dict[str, Any]:
     """Play what is not played yet; returns the figures of all games of the run."""
-    scenarios = resolve(config.env, config.split)
-    seats = module(config.env).TRAINABLE
-    games = draw(
-        scenarios, config.policies, config.opponents, seats=seats, team=config.seats == "team",
-        episodes=config.episodes, seed=config.seed,
-    )  # fmt: skip
+    games = games_of(config)
     override = {"temperature": config.temperature, "max_tokens": config.max_tokens, **config.harness.given()}
     with Store(run.path) as store:
         left = [game for game in games if game.episode_id not in store.finished]
@@ -138,7 +153,9 @@ def run_rollout(config: RolloutConfig, run: Run) -> dict[str, Any]:
             run.done()
     if not results:
         raise KeyboardInterrupt
+    envs = all_envs(config.envs)
     return {
-        "run": str(run.path), "env": config.env, "policies": list(config.policies), "episodes": len(results),
+        "run": str(run.path), "envs": list(envs), "policies": list(config.policies), "episodes": len(results),
         "left": len(games) - len(results), **summary(results),
+        "environments": {env: summary(of) for env in envs if (of := [r for r in results if r.env == env])},
     }  # fmt: skip

@@ -10,7 +10,9 @@ import typer
 
 def rollout(
     recipe: str = typer.Argument("", help="A recipe: its name or a TOML file.", metavar="RECIPE", show_default=False),
-    env: str = typer.Option("", "--env", help="The environment to play (default dnd).", show_default=False),
+    env: list[str] = typer.Option(
+        [], "--env", help="An environment, repeat for several; all: the six negotiations (default dnd)."
+    ),
     policy: list[str] = typer.Option([], "--policy", help="Who is watched; repeat for several in turn."),
     opponent: list[str] = typer.Option([], "--opponent", help="Who takes all other seats; repeat for several in turn."),
     episodes: int | None = typer.Option(
@@ -36,14 +38,16 @@ def rollout(
 
     \b
     Example: socialrl rollout --env dnd --policy scripted:boulware --opponent scripted:conceder -n 100
+    Example: socialrl rollout --env all --policy scripted:planner -n 600
     Example: socialrl rollout --policy model:tiny -n 10 --set harness.format=schema --set harness.scaffold=tom
     """
     from socialrl_cli.engines.config import engine_sets
     from socialrl_cli.launch import as_list, launch
     from socialrl_cli.rollouts import RolloutConfig, check, run_rollout
 
-    plain = {"env": env, "split": split, "episodes": episodes, "seed": seed}
+    plain = {"split": split, "episodes": episodes, "seed": seed}
     given = [f"{key}={value}" for key, value in plain.items() if value not in ("", None)]
+    given += [f"envs={as_list(env)}"] if env else []
     given += [f"policies={as_list(policy)}"] if policy else []
     given += engine_sets(engine)
     given += [f"opponents={as_list(opponent)}"] if opponent else []
@@ -57,6 +61,8 @@ def _show(console: Any, document: dict[str, Any]) -> None:
     from socialrl_cli.report.tables import opponent_table, score_table
 
     rows = {", ".join(document["policies"]): document}
-    console.print(score_table(rows, title=f"{document['episodes']} episodes of {document['env']}"))
+    console.print(score_table(rows, title=f"{document['episodes']} episodes of {', '.join(document['envs'])}"))
+    if len(document["envs"]) > 1:
+        console.print(score_table(document["environments"], title="apart", first="environment"))
     console.print(opponent_table(rows))
     console.print(f"kept in {document['run']}", markup=False)

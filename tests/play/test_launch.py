@@ -5,7 +5,7 @@ import json
 import pytest
 
 from scenarios.errors import RunError
-from socialrl_cli import main
+from socialrl_cli import buffer, main
 from socialrl_cli.quickstart import Quickstart
 
 PLAY = ["rollout", "--policy", "scripted:linear", "--opponent", "scripted:conceder"]
@@ -96,3 +96,16 @@ def test_the_seconds_of_an_interrupted_phase_count(tmp_path, monkeypatch):
     work = Quickstart.at(tmp_path / "q", 0)
     work.phase("ppo", lambda: None)
     assert work.seconds == {"ppo": 8.0}
+
+
+def test_a_rollout_of_several_environments_shares_its_episodes_among_them(tmp_path, capsys):
+    folder = str(tmp_path / "run")
+    envs = ["--env", "dnd", "--env", "calendar"]
+    assert main.run([*PLAY, *envs, "--split", "test", "-n", "5", "--run", folder, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["envs"] == ["dnd", "calendar"]
+    assert {env: found["games"] for env, found in document["environments"].items()} == {"dnd": 3, "calendar": 2}
+    rows = buffer.read(tmp_path / "run" / "buffer")
+    assert set(rows["env"].to_pylist()) == {"dnd", "calendar"}
+    with open(next((tmp_path / "run" / "events").glob("*.jsonl")), encoding="utf-8") as file:
+        assert len({json.loads(line)["episode_id"] for line in file}) == 5
