@@ -127,7 +127,7 @@ def whole(module: Any) -> Any:
     if module is None or not sharded(module):
         return module
     shell = vars(module)[SHELL]
-    filled: dict[int, Any] = {id(b): b for b in shell.buffers()}
+    filled: dict[int, Any] = {id(b): b.cpu() for b in shell.buffers()}
     for parameter, empty in zip(module.parameters(), shell.parameters(), strict=True):
         weight = unsharded(parameter.detach())
         if not rank():

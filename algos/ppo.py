@@ -225,18 +225,16 @@ def update(
                 loss, part = accumulate_actor(config, models, batch, tensors, scored, rows)
                 if "mismatch" not in metrics:  # the same from the first mini-batch, before any update
                     metrics["mismatch"] = float(part["approx_kl"]) / len(batch.tokens_of(rows))
-                norms["actor"].append(
-                    take_step(optimisers["actor"], loss, config.max_grad_norm, what="actor", step=step)
-                )
+                norm = take_step(optimisers["actor"], loss, config.max_grad_norm, what="actor", step=step)
+                norms["actor"].append(norm)
                 sums = {name: sums.get(name, 0.0) + value for name, value in part.items()}
             loss = accumulate_critic(config, models, batch, scored, rows, warming=warming)
             value_losses.append(float(loss))
-            norms["critic"].append(
-                take_step(optimisers["critic"], loss, config.max_grad_norm, what="critic", step=step)
-            )
+            norm = take_step(optimisers["critic"], loss, config.max_grad_norm, what="critic", step=step)
+            norms["critic"].append(norm)
     metrics |= meter.mean_of(sums, epochs * len(batch.ids))
     metrics["value_loss"] = float(np.mean(value_losses))
-    metrics |= {f"grad_norm/{name}": float(np.mean(norm)) for name, norm in norms.items() if norm}
+    metrics |= {f"grad_norm/{name}": float(np.mean(found)) for name, found in norms.items() if found}
     return metrics | {"actor_lr": actor_lr}
 
 

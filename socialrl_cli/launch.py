@@ -19,11 +19,12 @@ from socialrl_cli.episodes import collect_seldom
 from socialrl_cli.output import emit
 from socialrl_cli.runs import Run
 from socialrl_cli.toml_writer import dump
+from socialrl_cli.trainers import Trainers, work_together
 
 T = TypeVar("T")
 # Keys that a resume may change: they move no game and no mini-batch.
 FREE = (
-    *("threads", "engine.", "play.", "games.play."),
+    *("threads", "train_gpus", "engine.", "play.", "games.play."),
     *("ppo.steps", "ppo.save_every", "ppo.micro_tokens", "ppo.workers"),
     *("sft.save_every", "sft.micro_tokens", "sft.workers", "sft.evaluate_every"),
 )
@@ -59,8 +60,10 @@ def launch(
     show: Callable[[Any, dict[str, Any]], None],
     table: str = "",
     check: Callable[[T], None] = lambda config: None,
+    trainers: Trainers | None = None,
 ) -> dict[str, Any] | None:
-    """Run one command's work in its run directory; `check` refuses a configuration before anything is written."""
+    """Run one command's work in its run directory; `check` refuses a configuration before anything is written.
+    With several `trainers` it is the work of as many processes, and None where the first of them is elsewhere."""
     config, path = resolved(kind, recipe, sets, run, default, resume, table)
     if dry_run:
         print(dump(config), end="")
@@ -68,11 +71,22 @@ def launch(
     check(config)
     if resume and rundir.is_run(path):
         refuse_changes(path, dump(config))
-    collect_seldom()
-    with Run.open(path, dump(config), resume=resume, clean=clean) as opened:
-        document = work(config, opened)
+    if trainers is not None and trainers.several:
+        task = {"kind": _name(kind), "work": _name(work), "config": dump(config), "run": str(path)}
+        found = work_together(trainers, task | {"resume": resume, "clean": clean})
+        if found is None:
+            return None
+        document = found
+    else:
+        collect_seldom()
+        with Run.open(path, dump(config), resume=resume, clean=clean) as opened:
+            document = work(config, opened)
     emit(document, as_json=as_json, show=lambda console: show(console, document))
     return document
+
+
+def _name(thing: Any) -> str:
+    return f"{thing.__module__}:{thing.__qualname__}"
 
 
 def refuse_changes(path: Path, config: str) -> None:

@@ -89,6 +89,7 @@ class Player:
         from socialrl_cli.recorder import Recorder
 
         self.games, self.validation, self.run, self.batch, self.seed = games, validation, run, batch, seed
+        models = replace(models)  # the trainer's own keep their parts, where they are sharded
         self.models, self.gap = models, 0.0  # nats between engine and trainer, at the last look
         self.seats = module(games.env).TRAINABLE
         self.scenarios = resolve(games.env, games.split)
@@ -178,8 +179,9 @@ class Player:
         self.ahead.run(play_all(games, self.cast, self.games.play, done=lambda played: results.append(played.result())))
         return _mean(result.reward for result in results)
 
-    def publish(self, version: int, _actor: object) -> None:
+    def publish(self, version: int, actor: object) -> None:
         """Hand the weights on, and see that the engine answers with them. Raises EngineError when it does not."""
+        self.models.actor = actor  # where the trained one is sharded, this one is whole
         self.ahead.run(self.engine.publish(version))
         constrained = self.harness.format == "schema"
         answers = self.ahead.run(parity.answers(self.engine, self.games.temperature, constrained=constrained))

@@ -4,7 +4,7 @@
     metrics.jsonl        one JSON object a line, with its step
     checkpoints/step-N   whole folders; N = steps finished
     checkpoints/best.json  {"step", "score"} of the best validation
-    attempts/N.log       what the Nth attempt said, and the traceback it ended with
+    attempts/N.log       what the Nth attempt said, and the traceback it ended with; N.rankR.log of trainer process R
     calls/ buffer/ events/ eval/ report.html   of others
 
 Writing is in `runs.py`.

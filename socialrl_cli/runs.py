@@ -221,7 +221,7 @@ def _state(path: Path) -> str:
 
 def _is_bare(path: Path) -> bool:
     """Whether a first attempt has left nothing but its own frame: no call, row, metric or checkpoint."""
-    frame = {path / "config.toml", path / LOCK, path / "attempts" / "1.log"}
+    frame = {path / "config.toml", path / LOCK, path / "attempts" / "1.log", *path.glob("attempts/1.rank*.log")}
     files = {item for item in path.rglob("*") if not item.is_dir()}
     return all(item in frame or item.stat().st_size == 0 for item in files) and not rundir.steps(path)
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from algos import ppo, sft
+from algos import distributed, ppo, sft
 from algos.messages import rows as message_rows
 from algos.models import VALUE_HEAD, ModelConfig, Models, load
 from algos.rows import Row
@@ -19,15 +19,17 @@ from envs.agents.harness import HarnessOverride
 from scenarios.core import resolve
 from scenarios.errors import UsageError
 from socialrl_cli import buffer, grammars
+from socialrl_cli.beside import Beside
 from socialrl_cli.cast import HARNESS_FILE, check_harness, check_participants, harness_text, read_harness
 from socialrl_cli.engines.config import EngineConfig, check_engine
 from socialrl_cli.models import located, quiet
 from socialrl_cli.output import progress
+from socialrl_cli.placement import check_gpus, use_gpu
 from socialrl_cli.player import GamesConfig, Player, ValidationConfig
 from socialrl_cli.runs import Run
+from socialrl_cli.trainers import Trainers
 
-if TYPE_CHECKING:
-    pass
+ONE = Trainers()
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class SftRun:
 
     data: tuple[str, ...] = ()
     threads: int = 0
+    train_gpus: tuple[int, ...] = ()
     harness: HarnessOverride = field(default_factory=HarnessOverride)
     model: ModelConfig = field(default_factory=ModelConfig)
     sft: sft.Config = field(default_factory=sft.Config)
@@ -48,6 +51,7 @@ class PpoRun:
 
     seed: int = 0
     threads: int = 0
+    train_gpus: tuple[int, ...] = ()
     model: ModelConfig = field(default_factory=ModelConfig)
     games: GamesConfig = field(default_factory=GamesConfig)
     validation: ValidationConfig = field(default_factory=ValidationConfig)
@@ -63,8 +67,9 @@ def use_threads(count: int) -> None:
         torch.set_num_threads(count)
 
 
-def check_sft(config: SftRun) -> None:
+def check_sft(config: SftRun, trainers: Trainers = ONE) -> None:
     """Refuse, before anything is written, what would fail later."""
+    check_gpus(config.train_gpus, device=config.model.device, nproc=trainers.nproc)
     if not config.data:
         raise UsageError("no data to learn from: give --data, for example --data runs/rollout")
     for name in config.data:
@@ -73,8 +78,15 @@ def check_sft(config: SftRun) -> None:
     check_model(config.model)
 
 
-def check_ppo(config: PpoRun) -> None:
+def check_ppo(config: PpoRun, trainers: Trainers = ONE) -> None:
     """The same for `train ppo`."""
+    infer = config.engine.vllm.infer_gpus if config.engine.kind == "vllm" else ()
+    check_gpus(config.train_gpus, infer, device=config.model.device, nproc=trainers.nproc)
+    if trainers.several and config.engine.kind == "embedded":
+        raise UsageError(
+            f"{trainers.size} trainer processes: the embedded engine belongs to one; "
+            "leave --nproc and --nnodes out, or play with a server"
+        )
     check_model(config.model)
     check_engine(config.engine)
     resolve(config.games.env, config.games.split)
@@ -90,13 +102,15 @@ def check_model(config: ModelConfig) -> None:
             check_participants((name if name.startswith("run:") else f"model:{name}",), "")
 
 
-def run_sft(config: SftRun, run: Run) -> dict[str, Any]:
+def run_sft(config: SftRun, run: Run | Beside) -> dict[str, Any]:
     """Learn from buffers; returns the last metrics."""
     quiet()
     use_threads(config.threads)
+    use_gpu(config.train_gpus, config.model.device)
     models = load(located(config.model))
     keep_harness(models, config.harness)
-    rows = [row for name in config.data for row in rows_of(Path(name), models.tokenizer)]
+    data = () if distributed.rank() else config.data
+    rows = [row for name in data for row in rows_of(Path(name), models.tokenizer)]
     with shown(run, "sft"):
         counters = sft.train(config.sft, models, rows=rows, run=run)
     if not run.should_stop():
@@ -118,12 +132,15 @@ def rows_of(folder: Path, tokenizer: Any) -> list[Row]:
     return exact or message_rows(buffer.message_rows(table), tokenizer)
 
 
-def run_ppo(config: PpoRun, run: Run) -> dict[str, Any]:
+def run_ppo(config: PpoRun, run: Run | Beside) -> dict[str, Any]:
     """Train a policy by playing; returns the counters, the best checkpoint and the last metrics."""
     quiet()
     use_threads(config.threads)
+    use_gpu(config.train_gpus, config.model.device)
     models = load(located(config.model), critic=True, reference=config.ppo.eta > 0)
     keep_harness(models, config.games.harness)
+    if isinstance(run, Beside):  # the first process plays
+        return asdict(ppo.train(config.ppo, models, play=_nothing, publish=_nothing, run=run))
     player = Player(config.games, config.validation, models, run, engine=config.engine, batch=config.ppo.batch,
                     steps=config.ppo.steps, seed=config.seed)  # fmt: skip
     try:
@@ -145,9 +162,13 @@ def run_ppo(config: PpoRun, run: Run) -> dict[str, Any]:
     }
 
 
+def _nothing(*_: object) -> Any:
+    """What a process beside the first plays and publishes."""
+
+
 @contextmanager
-def shown(run: Run, label: str, steps: int | None = None) -> Iterator[Run]:
-    """The run, with a line of progress for each step that it logs."""
+def shown(run: Run | Beside, label: str, steps: int | None = None) -> Iterator[None]:
+    """A line of progress for each step that the run logs."""
     wanted = ("loss", "reward_mean", "validation", "agreement", "invalid", "explained_variance", "approx_kl", "entropy")
     with progress(label, steps, every_s=0.0 if label == "ppo" else 5.0) as advance:
         done = max((row["step"] for row in run.metrics()), default=0)
@@ -157,6 +178,6 @@ def shown(run: Run, label: str, steps: int | None = None) -> Iterator[Run]:
             lambda _step, metrics: advance(**{name: float(metrics[name]) for name in wanted if name in metrics})
         )
         try:
-            yield run
+            yield
         finally:
             run.watchers.pop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,10 @@ Resume = typer.Option(False, "--resume", help="Continue an interrupted run.")
 Clean = typer.Option(False, "--clean", help="Remove what an earlier run has left there first.")
 DryRun = typer.Option(False, "--dry-run", help="Print the resolved configuration and stop.")
 Json = typer.Option(False, "--json", help="Print one JSON document.")
+Nproc = typer.Option(1, "--nproc", help="Trainer processes on this machine.", metavar="N")
+Nnodes = typer.Option(1, "--nnodes", help="Machines; give the same command on each.", metavar="N")
+NodeRank = typer.Option(0, "--node-rank", help="Which of them this is; the first, 0, owns the run.", metavar="N")
+Endpoint = typer.Option("", "--rdzv-endpoint", help="Where they meet: HOST:PORT of the first.", show_default=False)
 Seed = typer.Option(None, "--seed", help="Draws data or games, and the order of mini-batches.", show_default=False)
 
 
@@ -27,6 +32,10 @@ def sft(
         "", "--model", help="The model to train: tiny, a folder or a hub id.", show_default=False
     ),
     seed: int | None = Seed,
+    nproc: int = Nproc,
+    nnodes: int = Nnodes,
+    node_rank: int = NodeRank,
+    rdzv_endpoint: str = Endpoint,
     sets: list[str] = Sets,
     run: Path | None = RunDir,
     resume: bool = Resume,
@@ -38,15 +47,19 @@ def sft(
 
     \b
     Example: socialrl train sft --data runs/rollout --model tiny --set sft.lr=0.001 --run runs/warm
+    Example: socialrl train sft --data runs/rollout --model tiny --nproc 2 --run runs/warm
     """
     from socialrl_cli.launch import as_list, launch
+    from socialrl_cli.trainers import Trainers
     from socialrl_cli.training import SftRun, check_sft, run_sft
 
+    trainers = Trainers(nproc, nnodes, node_rank, rdzv_endpoint)
     given = [f"data={as_list(data)}"] if data else []
     given += [f"model.actor={model}"] if model else []
     given += [f"sft.seed={seed}", f"model.seed={seed}"] if seed is not None else []
     launch(
-        SftRun, run_sft, recipe=recipe, sets=[*given, *sets], run=run, default="sft", table="sft", check=check_sft,
+        SftRun, run_sft, recipe=recipe, sets=[*given, *sets], run=run, default="sft", table="sft",
+        check=partial(check_sft, trainers=trainers), trainers=trainers,
         resume=resume, clean=clean, dry_run=dry_run, as_json=json, show=_show,
     )  # fmt: skip
 
@@ -59,6 +72,10 @@ def ppo(
     split: str = typer.Option("", "--split", help="The scenarios to train on (default train).", show_default=False),
     seed: int | None = Seed,
     engine: str = typer.Option("", "--engine", help="Where local models run (default embedded).", show_default=False),
+    nproc: int = Nproc,
+    nnodes: int = Nnodes,
+    node_rank: int = NodeRank,
+    rdzv_endpoint: str = Endpoint,
     sets: list[str] = Sets,
     run: Path | None = RunDir,
     resume: bool = Resume,
@@ -74,15 +91,18 @@ def ppo(
     """
     from socialrl_cli.engines.config import engine_sets
     from socialrl_cli.launch import as_list, launch
+    from socialrl_cli.trainers import Trainers
     from socialrl_cli.training import PpoRun, check_ppo, run_ppo
 
+    trainers = Trainers(nproc, nnodes, node_rank, rdzv_endpoint)
     given = [f"model.actor={model}"] if model else []
     given += [f"games.opponents={as_list(opponent)}"] if opponent else []
     given += [f"games.split={split}"] if split else []
     given += engine_sets(engine)
     given += [f"seed={seed}", f"ppo.seed={seed}", f"model.seed={seed}"] if seed is not None else []
     launch(
-        PpoRun, run_ppo, recipe=recipe, sets=[*given, *sets], run=run, default="ppo", table="ppo", check=check_ppo,
+        PpoRun, run_ppo, recipe=recipe, sets=[*given, *sets], run=run, default="ppo", table="ppo",
+        check=partial(check_ppo, trainers=trainers), trainers=trainers,
         resume=resume, clean=clean, dry_run=dry_run, as_json=json, show=_show,
     )  # fmt: skip
 

@@ -41,6 +41,7 @@ class VllmConfig:
     max_loras: int = 4  # adapters, so versions of the policy, that are loaded at once
     max_lora_rank: int = 0  # 0: that of the adapter
     kv_cache_gib: int = 1  # without a GPU
+    infer_gpus: tuple[int, ...] = ()  # the GPUs of a server that is started here, several: shared out; (): as it likes
     args: tuple[str, ...] = ()  # further arguments of the server, as its command line takes them
     start_timeout_s: float = 600.0
     timeout_s: float = 600.0  # of one call

@@ -18,11 +18,16 @@ from pathlib import Path
 
 from scenarios.errors import UsageError
 from socialrl_cli.engines.config import VllmConfig
+from socialrl_cli.placement import visible
 
 VARIABLE = "SOCIALRL_VLLM_PYTHON"
 MODULE = "vllm.entrypoints.openai.api_server"
 BASE = "base"  # what a server that we start calls its model
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # the largest ranks that a server can be started for
+OURS = {
+    *("PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME", "RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "ROLE_NAME"),
+    *("WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
+}
 MAX_LOGPROBS = 64  # alternatives of a scored token
 ASK_VERSION = (  # either distribution has the module
     "from importlib.metadata import distributions as d;from importlib.util import find_spec as f;"
@@ -81,6 +86,8 @@ def command(
     words += ["--max-num-seqs", str(config.max_num_seqs)]
     if config.max_model_len:
         words += ["--max-model-len", str(config.max_model_len)]
+    if len(config.infer_gpus) > 1:
+        words += ["--tensor-parallel-size", str(len(config.infer_gpus))]
     if not gpu:  # there a prompt that is read in parts ends the server when its request has a seed (vLLM 0.32)
         words += ["--enforce-eager", "--no-enable-chunked-prefill"]
     if rank:
@@ -106,13 +113,13 @@ def environment(config: VllmConfig, base: str) -> dict[str, str]:
     usual = {"VLLM_CPU_KVCACHE_SPACE": str(config.kv_cache_gib)} | (
         {"HF_HUB_OFFLINE": "1"} if Path(base).exists() else {}
     )
-    return {**usual, **_clean(), **ours}
+    return {**usual, **_clean(), **ours, **visible(config.infer_gpus)}
 
 
 def _clean() -> dict[str, str]:
-    """Our environment without what belongs to our own interpreter."""
+    """Our environment without what belongs to our own interpreter, or to a trainer process."""
     return {
-        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME")
+        name: value for name, value in os.environ.items() if name not in OURS and not name.startswith("TORCHELASTIC")
     }
 
 

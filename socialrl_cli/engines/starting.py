@@ -19,6 +19,7 @@ from socialrl_cli.engines.live import Adapters, Loaded, Weights, Whole
 from socialrl_cli.engines.remote import Upstream
 from socialrl_cli.engines.vllm import VllmEngine
 from socialrl_cli.output import note
+from socialrl_cli.placement import check_gpus
 
 if TYPE_CHECKING:
     from algos.models import Models
@@ -74,6 +75,7 @@ def open_vllm(config: VllmConfig, *, name: str, path: str, work: Path, trained: 
 def _server(config: VllmConfig, name: str, base: str, log: Path, rank: int) -> server.Server:
     import torch
 
+    check_gpus((), config.infer_gpus)
     gpu = torch.cuda.is_available()
     dtype = config.dtype if config.dtype != "auto" else "bfloat16" if gpu else "float32"
     port = server.free_port(config.port)
