@@ -41,7 +41,9 @@ class Critic(nn.Module):
         nn.init.zeros_(self.linear.bias)
 
     def forward(self, pack: Pack) -> Tensor:
-        return self.linear(states(self.backbone, pack).float())[:, 0].clone()  # a sharded module gives no view away
+        features = states(self.backbone, pack).float()
+        with torch.autocast(features.device.type, enabled=False):  # the backbone may compute in less, a value does not
+            return self.linear(features)[:, 0].clone()  # a sharded module gives no view away
 
 
 def save_head(critic: ValueHead | Critic, folder: Path) -> None:

@@ -357,6 +357,19 @@ def test_rows_are_learned_at_the_temperature_that_sampled_them(make: SimpleNames
     torch.testing.assert_close(scored.old, plain, rtol=1e-4, atol=1e-5)
 
 
+def test_a_step_computed_in_bfloat16_is_nearly_that_of_float32(make: SimpleNamespace) -> None:
+    found = []
+    for autocast in (None, torch.bfloat16):
+        models = make.models()
+        models.autocast = autocast
+        scored = ppo.update(ONE, models, ppo.make_optimisers(ONE, models), actor_tokens(make.rows(6)), step=1)
+        found.append((weights(models.actor) + weights(models.critic), scored))
+    (exact, metrics), (rough, near) = found
+    assert {w.dtype for w in rough} == {torch.float32}
+    assert_close(rough, exact, atol=2.1 * max(ONE.actor_lr, ONE.critic_lr))  # a step of AdamW, its sign apart
+    assert near["value_loss"] == pytest.approx(metrics["value_loss"], rel=0.05)
+
+
 def test_a_value_head_learns_from_the_actors_states_and_leaves_them_alone(make: SimpleNamespace) -> None:
     models = make.models()
     models.critic = ValueHead(32)
