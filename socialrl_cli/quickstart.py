@@ -3,7 +3,8 @@
     RUN/demos         scripted games, written down as chats (recipe quickstart-demos)
     RUN/warm_start    the small model after imitating them (quickstart-sft)
     RUN/ppo           the same model after playing (quickstart)
-    RUN/eval          warm start, best checkpoint and every scripted policy in the same held-out games
+    RUN/eval          warm start and best checkpoint in the held-out games
+    RUN/eval_scripted every scripted policy in the same games, played at the same time in a process of its own
     RUN/phases.json   seconds of each finished phase, over all attempts
     RUN/summary.json  the result
 
@@ -15,8 +16,11 @@ validation split.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import redirect_stderr
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +30,7 @@ from envs.replay import find, transcript
 from scenarios.errors import RunError
 from socialrl_cli import rundir
 from socialrl_cli.config import load
+from socialrl_cli.engines.processes import process_context, warm_up
 from socialrl_cli.evals import EvalConfig, play_eval
 from socialrl_cli.evaluation import GameResult, difference, summary
 from socialrl_cli.output import note
@@ -117,17 +122,16 @@ class Quickstart:
         with self._open("ppo", config) as run:
             run_ppo(config, run)
 
-    def policies(self) -> dict[str, str]:
-        """What is evaluated, by the name that it has in the result."""
-        models = {"warm_start": f"run:{self.run / 'warm_start'}", "trained": f"run:{self.run / 'ppo'}"}
-        return models | {name: f"scripted:{name}" for name in names()}
+    def models(self) -> dict[str, str]:
+        """The models that are evaluated, by the name that they have in the result."""
+        return {"warm_start": f"run:{self.run / 'warm_start'}", "trained": f"run:{self.run / 'ppo'}"}
 
     def eval_config(self) -> EvalConfig:
         from socialrl_cli.training import PpoRun
 
         trained = load(PpoRun, "quickstart")
         return EvalConfig(
-            policy=self.policies()["trained"],
+            policy=self.models()["trained"],
             scenarios=SCENARIOS,
             opponents=(*trained.games.opponents, HELD_OUT),
             trials=1,
@@ -139,9 +143,12 @@ class Quickstart:
 
     def evaluate(self) -> None:
         config = self.eval_config()
-        with self._open("eval", config) as run:
-            found = {name: play_eval(config, policy, run) for name, policy in self.policies().items()}
-            run.done()
+        with ProcessPoolExecutor(1, mp_context=process_context()) as beside:
+            scripted = beside.submit(_play_scripted, self.run / "eval_scripted", config)
+            with self._open("eval", config) as run:
+                found = {name: play_eval(config, policy, run) for name, policy in self.models().items()}
+                run.done()
+            found |= scripted.result()
         write_text(self.run / "summary.json", json.dumps(self.summarise(found), indent=2) + "\n")
 
     def summarise(self, found: Mapping[str, list[GameResult]]) -> dict[str, Any]:
@@ -169,10 +176,8 @@ class Quickstart:
 
     def go(self) -> dict[str, Any]:
         """Do what is left and return the result."""
-        from socialrl_cli.engines.hosts import warm_up
-
         if "evaluate" not in self.seconds:
-            warm_up()
+            warm_up()  # imports on the other core what the engine's process will need
         for name in ("build", "demos", "warm_start", "ppo", "evaluate"):
             self.phase(name, getattr(self, name))
         return self.result()
@@ -189,6 +194,18 @@ class Quickstart:
 
     def transcript(self, episode: str) -> str:
         return transcript(find(self.run / "eval", episode))
+
+
+def _play_scripted(path: Path, config: EvalConfig) -> dict[str, list[GameResult]]:
+    """The scripted policies' games, with nothing on the terminal: another process has it."""
+    with (
+        open(os.devnull, "w", encoding="utf-8") as nowhere,
+        redirect_stderr(nowhere),
+        Run.open(path, dump(config), resume=rundir.is_run(path)) as run,
+    ):
+        found = {name: play_eval(config, f"scripted:{name}", run) for name in names()}
+        run.done()
+    return found
 
 
 def _against(results: list[GameResult], opponent: str) -> list[GameResult]:

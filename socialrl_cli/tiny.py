@@ -62,7 +62,7 @@ class TinyConfig:
     head_dim: int = 32
     vocab: int = 1024
     context: int = 2048
-    critic_layers: int = 2
+    critic_layers: int = 1
 
 
 def cache_dir() -> Path:

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from scenarios.errors import EngineError, SocialRLError
 from socialrl_cli.engines.config import EmbeddedConfig
 from socialrl_cli.engines.decoder import Decoder, Work
+from socialrl_cli.engines.processes import process_context
 
 Answers = list[tuple[int, Any]]
 START_S = 120.0  # for a process to import what it needs and take the model
@@ -94,7 +95,7 @@ class ProcessHost:
     ) -> None:
         self.name, self.counters = name, dict.fromkeys(("steps", "decoded", "prefilled", "reused"), 0)
         self._answered, self._lock, self._closed = answered, threading.Lock(), False
-        context = _context()
+        context = process_context()
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs,), name="socialrl-engine", daemon=True)
         self._process.start()
@@ -155,23 +156,6 @@ class ProcessHost:
             self._process.kill()
             self._process.join()
         self._pipe.close()
-
-
-def warm_up() -> None:
-    """Import in the background what a decoder's process needs, so that the first one starts in half a second."""
-    _context()
-    from multiprocessing import forkserver
-
-    forkserver.ensure_running()
-
-
-def _context() -> Any:
-    """Processes are forked from one that has imported torch and has run nothing: its threads are safe to fork."""
-    import torch.multiprocessing as mp
-
-    context = mp.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    return context
 
 
 def _serve(pipe: Any) -> None:
