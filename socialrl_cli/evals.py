@@ -133,6 +133,19 @@ def run_eval(config: EvalConfig, run: Run) -> dict[str, Any]:
     return document
 
 
+def run_cross_play(config: EvalConfig, run: Run) -> dict[str, Any]:
+    """`run_eval` where the opponents are the policies themselves: {policies, environments: {env: {row: {mean, …,
+    by_opponent: {column: {mean, low, high, …}}}}}}, rewards of the row's policy."""
+    names = config.opponents
+
+    def row(figures: Mapping[str, Any]) -> dict[str, Any]:
+        return {**figures, "by_opponent": {name: figures["by_opponent"][name] for name in names}}
+
+    found = run_eval(config, run)["environments"]
+    matrix = {env: {name: row(part["policies"][name]) for name in names} for env, part in found.items()}
+    return {"policies": list(names), "environments": matrix}
+
+
 def play_eval(config: EvalConfig, policy: str, run: Run) -> list[GameResult]:
     """The results of one policy, in the order of the plan. Raises KeyboardInterrupt when stopped before the end."""
     games = games_of(config, policy)

@@ -128,6 +128,52 @@ def compare(
     emit(document, as_json=json, show=show)
 
 
+@app.command("cross-play")
+def cross_play(
+    policies: list[str] = typer.Argument(..., help="Participants, two or more.", metavar="POLICY…", show_default=False),
+    env: list[str] = typer.Option([], "--env", help="An environment, repeat for several (default dnd)."),
+    split: str = typer.Option("test", "--split", help="val, test, train or a scenario file."),
+    scenarios: int = typer.Option(10, "--scenarios", help="How many of each split; 0: all.", min=0),
+    trials: int = typer.Option(1, "--trials", help="Games of each scenario, seat and opponent.", min=1),
+    seed: int = typer.Option(0, "--seed", help="Every game's seed derives from it."),
+    engine: str = typer.Option("", "--engine", help="Where local models run (default embedded).", show_default=False),
+    sets: list[str] = typer.Option([], "--set", help="Any other key of eval.", metavar="KEY=VALUE"),
+    run: Path | None = typer.Option(None, "--run", help="Keep games and results there (default: nowhere)."),
+    resume: bool = typer.Option(False, "--resume", help="Play what an interrupted call has not finished."),
+    clean: bool = typer.Option(False, "--clean", help="Remove what an earlier run has left there first."),
+    json: bool = typer.Option(False, "--json", help="Print one JSON document."),
+) -> None:
+    """Every policy against every policy, itself among them, in all seats: the matrix of what each earns.
+
+    \b
+    Example: socialrl eval cross-play run:runs/ppo run:runs/ppo@18 scripted:planner --scenarios 50
+    """
+    from tempfile import TemporaryDirectory
+
+    from scenarios.errors import UsageError
+    from socialrl_cli.engines.config import engine_sets
+    from socialrl_cli.evals import EvalConfig, check, run_cross_play
+    from socialrl_cli.launch import as_list, launch
+    from socialrl_cli.report.tables import opponent_table
+
+    names = list(dict.fromkeys(policies))
+    if len(names) < 2:
+        raise UsageError(f"cross-play is between two policies or more, got {', '.join(names)} alone")
+    given = [f"policy={names[0]}", f"baselines={as_list(names[1:])}", f"opponents={as_list(names)}", "seats=both"]
+    given += [f"split={split}", f"scenarios={scenarios}", f"trials={trials}", f"seed={seed}", *engine_sets(engine)]
+    given += [f"envs={as_list(env)}"] if env else []
+
+    def show(console: Any, document: dict[str, Any]) -> None:
+        for name, rows in document["environments"].items():
+            console.print(opponent_table(rows, title=f"{name}, {split}: reward of the row against the column"))
+
+    with TemporaryDirectory(prefix="socialrl-eval-") as scratch:
+        launch(
+            EvalConfig, run_cross_play, recipe="", sets=[*given, *sets], run=run or Path(scratch) / "eval",
+            default="cross-play", resume=resume, clean=clean, dry_run=False, as_json=json, check=check, show=show,
+        )  # fmt: skip
+
+
 def _show(console: Any, document: dict[str, Any], by_opponent: bool) -> None:
     from socialrl_cli.report.tables import difference_line, environment_table, opponent_table, score_table
 

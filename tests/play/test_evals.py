@@ -262,3 +262,18 @@ def test_a_mistake_is_one_line_that_names_it_and_plays_nothing(words, named, tmp
     assert len(err) == 1
     assert named in err[0]
     assert not list(tmp_path.iterdir())
+
+
+def test_cross_play_sets_every_policy_against_every_policy(capsys):
+    names = ["scripted:planner", "scripted:linear", "scripted:demand_all"]
+    command = ["eval", "cross-play", *names, "--scenarios", "4", "--json"]
+    assert main.run(command) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["policies"] == names
+    matrix = document["environments"]["dnd"]
+    assert list(matrix) == names
+    assert all(list(row["by_opponent"]) == names for row in matrix.values())
+    assert all(cell["games"] == 8 for row in matrix.values() for cell in row["by_opponent"].values())  # both seats
+    assert matrix["scripted:demand_all"]["by_opponent"]["scripted:demand_all"]["mean"] == 0
+    assert main.run(["eval", "cross-play", "scripted:planner", "scripted:planner"]) == 2
+    assert "scripted:planner alone" in capsys.readouterr().err
