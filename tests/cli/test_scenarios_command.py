@@ -2,6 +2,7 @@
 
 import io
 import json
+from copy import deepcopy
 
 import pytest
 
@@ -207,3 +208,44 @@ def test_every_help_has_an_example(capsys, command):
     code, out, _ = result(capsys, command, "--help")
     assert code == 0
     assert f"Example: socialrl scenarios {command}" in out
+
+
+def changed(env, *path, value):
+    """A packaged scenario as a row, with one value replaced."""
+    row = deepcopy(core.packaged(env, "test")[0].to_json())
+    *way, last = path
+    part = row
+    for key in way:
+        part = part[key]
+    part[last] = value
+    return row
+
+
+BUSY = [{"start": "08:00", "end": "19:00", "title": "Market day", "secret": False}]
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (changed("dnd", "values", "a", "ball", value=7), "everything is worth 11 to a, expected 10"),
+        (changed("casino", "priorities", "a", value=["food", "food", "water"]), "priorities.a is ['food', 'food'"),
+        (changed("craigslist", "buyer_target", value=12000), "buyer_target 12000 is not below listing_price 12000"),
+        (changed("marketplace", "reservation", "seller", value=150), "150 is not below reservation.buyer 101"),
+        (changed("job_interview", "weights", "worker", "salary", value=0.5), "weights.worker add up to 1.43"),
+        (changed("calendar", "calendars", "assistant", value=BUSY), "common free slots: none"),
+        (changed("calendar", "requested", value=600), "requested is 600, expected a slot"),
+        (changed("werewolf", "roles", "p5", value="villager"), "roles has 0 wolves among 5"),
+    ],
+    ids=lambda value: value["env"] if isinstance(value, dict) else "",
+)
+def test_what_breaks_a_rule_is_one_line_and_is_not_played(capsys, tmp_path, row, reason):
+    path, folder = tmp_path / "x.jsonl", tmp_path / "run"
+    path.write_text(json.dumps(row) + "\n")
+    code, out, _ = result(capsys, "check", path)
+    assert (code, len(out.splitlines())) == (1, 1)
+    assert out.startswith(f"{path}:1: ")
+    assert reason in out
+    words = ["--env", row["env"], "--policy", "scripted:random", "--split", str(path), "-n", "1", "--run", str(folder)]
+    assert run(["rollout", *words]) == 1
+    assert capsys.readouterr().err == f"socialrl: error: {out}"
+    assert not folder.exists()

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from scenarios.core import packaged
 from socialrl_cli.main import run
 
 SCENARIO = {
@@ -130,3 +131,24 @@ def test_missing_files_and_directories_are_said(capsys, tmp_path):
 def test_the_help_has_an_example(capsys):
     assert run(["score", "--help"]) == 0
     assert "Example: socialrl score --env dnd --scenario s.json --outcome o.json" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("env", "agreement", "message"),
+    [
+        ("dnd", {"a": {"book": 9, "hat": 0, "ball": 0}}, "book"),
+        ("casino", {"a": {"food": 4, "water": 0, "firewood": 0}}, "food"),
+        ("craigslist", {"price": "7,500"}, "price is '7,500', expected a number"),
+        ("craigslist", {"price": -5}, "price is -5"),
+        ("marketplace", {"price": None}, "price is None, expected a number"),
+        ("job_interview", {"salary": "20"}, "salary"),
+        ("calendar", {"slot": 600}, "has the slot 600, expected an hour"),
+        ("werewolf", {"winner": "nobody"}, "has the winner 'nobody', expected villagers"),
+    ],
+)
+def test_an_outcome_that_cannot_be_is_one_clear_line(capsys, tmp_path, env, agreement, message):
+    scenario = packaged(env, "test")[0].to_json()
+    code, out, err = result(capsys, tmp_path, scenario, {"status": "agreement", "agreement": agreement}, env=env)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith(f"socialrl: error: {tmp_path}/o.json: ")
+    assert message in err

@@ -326,3 +326,12 @@ def test_a_replay_tells_the_game_with_what_each_seat_knew():
     assert "p3 (scripted:sleuth): Cleo, villager" in own
     for secret in ("whispers", "looks at", "The wolves attack", "wolf with", "p4 ("):
         assert secret not in own
+
+
+@pytest.mark.parametrize("thing", ["nobody", "-5", -5, "1e9", float("nan"), True, [], {}])
+def test_a_vote_for_nothing_is_an_event_for_its_author_and_the_game_goes_on(thing):
+    game = play(FIVE, {"p2": Does(vote=[thing])})
+    invalid = {seat: [e for e in game.channels[seat].events if e.type == "invalid_action"] for seat in game.seats}
+    assert [seat for seat, events in invalid.items() if events] == ["p2"]
+    assert "\n" not in invalid["p2"][0].payload["reason"]
+    assert game.outcome.status != "aborted"

@@ -118,3 +118,35 @@ def test_the_planner_is_above_every_other_policy_and_demanding_all_is_far_below(
             gains = [p - s for p, s in zip(rewards["planner", seat], scores, strict=True)]
             error = statistics.stdev(gains) / len(gains) ** 0.5
             assert statistics.mean(gains) - 1.96 * error > (0.5 if policy == "demand_all" else 0), (policy, seat)
+
+
+class Spoils:
+    """As linear, but for something else in its first offer's first field."""
+
+    def __init__(self, env, thing):
+        self.plays, self.thing, self.spoilt = scripted(env, "linear", seed=1), thing, None
+
+    async def decide(self, context, actions):
+        move = await self.plays.decide(context, actions)
+        if self.spoilt is None and move.move == "propose":
+            offer = dict(move.fields["offer"])
+            self.spoilt = {**offer, next(iter(offer)): self.thing}
+            return Action("propose", {"offer": self.spoilt})
+        return move
+
+
+@pytest.mark.parametrize(
+    "thing", ["7,500", "$7.5k", "-5", -5, "1e9", 1e12, float("nan"), float("inf"), None, True, [], {}]
+)
+@pytest.mark.parametrize("env", NEGOTIATIONS)
+def test_an_offer_that_is_none_is_an_event_for_its_author_and_the_game_goes_on(env, thing):
+    game = envs.make(packaged(env, "test")[0], seed=1)
+    seat, other = game.seats
+    spoils = Spoils(env, thing)
+    asyncio.run(run(game, {seat: spoils, other: scripted(env, "conceder", seed=2, options={"f": 0})}))
+    assert spoils.spoilt is not None
+    (event,) = [event for event in game.channels[seat].events if event.type == "invalid_action"]
+    assert event.payload["reason"]
+    assert "\n" not in event.payload["reason"]
+    assert not any(event.type == "invalid_action" for event in game.channels[other].events)
+    assert game.outcome.status == "agreement"
