@@ -172,14 +172,17 @@ def _at_hand(scenario: Json, paths: Iterable[tuple[str, ...]], briefing: Event) 
         for key in path:
             value = value.get(key, {})
         if value and value not in known:
-            yield f"    may look up its {path[0]}: {_words(value)}"
+            yield f"    may look up: {_words(value)}"
 
 
 def _words(value: Any) -> str:
     """A value of a scenario in plain words."""
     if isinstance(value, Mapping):
-        parts = [key if part is True else f"{key} {_words(part)}" for key, part in value.items() if part is not False]
-        return ", ".join(parts)
+        hours = [f"{value['start']} to {value['end']}"] if {"start", "end"} <= set(value) else []
+        rest = {
+            key: part for key, part in value.items() if part is not False and not (hours and key in ("start", "end"))
+        }
+        return ", ".join(hours + [key if part is True else f"{key} {_words(part)}" for key, part in rest.items()])
     return "; ".join(map(_words, value)) if isinstance(value, list) else one_line(str(value))
 
 

@@ -36,7 +36,7 @@ from socialrl_cli.evaluation import (
     summary,
     write_results,
 )
-from socialrl_cli.output import progress
+from socialrl_cli.output import plain, progress
 from socialrl_cli.runs import Run, write_text
 from socialrl_cli.store import Store
 
@@ -129,7 +129,7 @@ def run_eval(config: EvalConfig, run: Run) -> dict[str, Any]:
     folder = run.path / "eval"
     folder.mkdir(exist_ok=True)
     write_results(folder / "games.jsonl", [result for found in results.values() for result in found])
-    write_text(folder / "summary.json", json.dumps(document, indent=2) + "\n")
+    write_text(folder / "summary.json", json.dumps(plain(document), indent=2) + "\n")
     return document
 
 

@@ -287,10 +287,16 @@ async def test_a_replay_tells_a_seat_all_its_private_facts(name):
 
 
 def facts(value):
-    """The words and numbers in a part of a scenario, keys too; a flag stands for its key alone."""
+    """The words and numbers in a part of a scenario, keys too; a flag stands for its key alone.
+
+    "start" and "end" are told as "08:00 to 09:00", without their names.
+    """
     if isinstance(value, Mapping):
         keys = [key for key, part in value.items() if part is not False]
-        return [*keys, *(fact for key in keys if value[key] is not True for fact in facts(value[key]))]
+        return [
+            *(key for key in keys if key not in ("start", "end")),
+            *(fact for key in keys if value[key] is not True for fact in facts(value[key])),
+        ]
     if isinstance(value, list | tuple):
         return [fact for part in value for fact in facts(part)]
     return [value]

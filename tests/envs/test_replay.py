@@ -10,7 +10,7 @@ import envs
 from envs.agents.scripted import scripted
 from envs.core import Action, run
 from envs.replay import EpisodeLog, append, find, replay, transcript
-from scenarios.core import Scenario
+from scenarios.core import Scenario, packaged
 from scenarios.errors import DataError, RunError, UsageError
 from socialrl_cli import main
 
@@ -160,3 +160,12 @@ async def test_the_command_warns_when_the_rules_give_another_outcome(folder, cap
     append(folder / "events" / "a.jsonl", [log])
     assert await asyncio.to_thread(main.run, ["replay", str(folder), "odd"]) == 0
     assert "warning: outcome" in capsys.readouterr().err
+
+
+async def test_what_a_seat_may_look_up_reads_as_hours():
+    scenario = packaged("calendar", "test")[0]
+    env = envs.make(scenario, seed=1)
+    await run(env, {seat: scripted("calendar", "linear", seed=1) for seat in env.seats})
+    told = transcript(EpisodeLog.of(env, episode_id="e-1", agents={}, meta={}), "assistant")
+    start, end, title = (scenario["calendars"]["assistant"][0][key] for key in ("start", "end", "title"))
+    assert f"    may look up: {start} to {end}, title {title}" in told

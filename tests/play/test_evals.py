@@ -277,3 +277,15 @@ def test_cross_play_sets_every_policy_against_every_policy(capsys):
     assert matrix["scripted:demand_all"]["by_opponent"]["scripted:demand_all"]["mean"] == 0
     assert main.run(["eval", "cross-play", "scripted:planner", "scripted:planner"]) == 2
     assert "scripted:planner alone" in capsys.readouterr().err
+
+
+def test_the_summary_is_json_that_every_reader_takes(tmp_path):
+    config = EvalConfig(policy="scripted:random", envs=("dnd",), scenarios=2, trials=1, baselines=("none",))
+    with Run.open(tmp_path / "run", "") as run:
+        assert math.isnan(run_eval(config, run)["sd"])  # of one repeat
+
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    text = (tmp_path / "run" / "eval" / "summary.json").read_text()
+    assert json.loads(text, parse_constant=refuse)["sd"] is None
