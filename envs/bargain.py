@@ -66,6 +66,7 @@ class Bargain(Environment):
     def __init__(self, scenario: Scenario, *, seed: int, limits: Limits | None = None) -> None:
         super().__init__(scenario, seed=seed, limits=limits)
         self.standing: dict[str, Any] = dict.fromkeys(self.seats)  # by whom it was made
+        self._given: dict[str, Any] = {}  # what accepting it would give
         self.order = self.opening_order()
         self.moves, self.openers = self.specs()
 
@@ -109,9 +110,13 @@ class Bargain(Environment):
 
     # ---- the rules
 
+    def told(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """All events so far, as (type, payload)."""
+        return [(event.type, event.payload) for _, event in self.journal]
+
     def leaks(self) -> Mapping[str, Leaks]:
         """What each seat that has secrets gave away of them."""
-        events = [(event.type, event.payload) for _, event in self.journal]
+        events = self.told()
         return {seat: leaks(seat, secrets, events) for seat in self.seats if (secrets := self.secrets(seat))}
 
     def measures(self) -> Mapping[str, float]:
@@ -151,7 +156,7 @@ class Bargain(Environment):
         }
         if offer is None:
             return seat, self.openers, turn
-        turn["standing"] = given = self.gives(offer)
+        turn["standing"] = given = self._given[other]
         turn.update(self.value(seat, given))
         return seat, self.moves, turn
 
@@ -166,7 +171,8 @@ class Bargain(Environment):
         move, say = action.move, action.say
         if move == "propose":
             offer = self.standing[seat] = self.copy(action.fields["offer"])
-            await self.broadcast("proposal", {"by": seat, "say": say, "offer": offer, "gives": self.gives(offer)})
+            given = self._given[seat] = self.gives(offer)
+            await self.broadcast("proposal", {"by": seat, "say": say, "offer": offer, "gives": given})
             return None
         await self.broadcast(move, {"by": seat, "say": say})
         if move == "accept":

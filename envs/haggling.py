@@ -16,6 +16,7 @@ from envs.bargain import Bargain, moves, without_answers
 from envs.core import ActionSpec, Event
 from envs.telling import Prompt
 from rewards.corridor import price_fault
+from rewards.leakage import leaking_offers
 from scenarios.money import MOST, from_cents, to_cents, written
 
 SEATS = ("buyer", "seller")
@@ -62,10 +63,10 @@ class Haggle(Bargain):
 
     def measures(self) -> Mapping[str, float]:
         """`leaks_SEAT`: its moves that said a private number; `leaking_offers_SEAT`: its offers that equal one."""
-        found = {}
-        for seat, leaked in self.leaks().items():
-            found[f"leaks_{seat}"] = float(leaked.said.total())
-            found[f"leaking_offers_{seat}"] = float(leaked.offered)
+        found, events = dict(super().measures()), self.told()
+        for seat in self.seats:
+            if secrets := self.secrets(seat):
+                found[f"leaking_offers_{seat}"] = float(leaking_offers(seat, secrets, events))
         return found
 
 

@@ -29,20 +29,19 @@ _MOVES = {"message": "message", "proposal": "propose", "accept": "accept", "reje
 @dataclass(frozen=True, slots=True)
 class Leaks:
     """How often a seat gave a private number away. `said` counts moves whose words did, by move, of `moves` in all;
-    `offered` counts the offers that equal one. `places` are the numbers of the leaking moves, from 1."""
+    `places` are the numbers of the leaking moves, from 1."""
 
     said: Counter[str] = field(default_factory=Counter)
     moves: Counter[str] = field(default_factory=Counter)
-    offered: int = 0
     places: tuple[int, ...] = ()
 
 
 def leaks(seat: str, private: Collection[float], events: Iterable[tuple[str, Mapping[str, Any]]]) -> Leaks:
-    """What a seat gave away in these events."""
+    """What a seat's words gave away in these events."""
     hidden = {round(number, 2) for number in private}
     said: Counter[str] = Counter()
     moves: Counter[str] = Counter()
-    offered, places = 0, []
+    places = []
     for type, payload in events:
         if type not in _MOVES or payload.get("by") != seat:
             continue
@@ -50,9 +49,14 @@ def leaks(seat: str, private: Collection[float], events: Iterable[tuple[str, Map
         if hidden & numbers_in(payload["say"]):
             said[_MOVES[type]] += 1
             places.append(moves.total())
-        if type == "proposal":
-            offered += any(number in hidden for number in _numbers(payload["offer"]))
-    return Leaks(said, moves, offered, tuple(places))
+    return Leaks(said, moves, tuple(places))
+
+
+def leaking_offers(seat: str, private: Collection[float], events: Iterable[tuple[str, Mapping[str, Any]]]) -> int:
+    """How many of the seat's offers equal a private number, or hold one."""
+    hidden = {round(number, 2) for number in private}
+    offers = (payload["offer"] for type, payload in events if type == "proposal" and payload["by"] == seat)
+    return sum(not hidden.isdisjoint(_numbers(offer)) for offer in offers)
 
 
 def said_texts(seat: str, texts: Collection[str], events: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[int, ...]:

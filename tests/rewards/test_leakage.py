@@ -2,7 +2,7 @@
 
 import pytest
 
-from rewards.leakage import leaks, numbers_in
+from rewards.leakage import leaking_offers, leaks, numbers_in
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,13 @@ def test_leaks_are_counted_by_move_and_offers_that_equal_the_number_apart():
     found = leaks("buyer", [209], events)
     assert found.said == {"propose": 1, "accept": 1}
     assert found.moves == {"message": 1, "propose": 2, "accept": 1}
-    assert found.offered == 1
+    assert leaking_offers("buyer", [209], events) == 1
     assert found.places == (2, 4)
-    assert leaks("seller", [275], events).offered == 1
+    assert leaking_offers("seller", [275], events) == 1
     assert leaks("seller", [], events).said == {}
 
 
 def test_offers_of_any_form_are_looked_at():
     events = [("proposal", {"by": "a", "say": "", "offer": {"salary": 35, "place": "Tokyo", "more": {"n": 4}}})]
-    assert leaks("a", [4], events).offered == 1
-    assert leaks("a", [5], events).offered == 0
+    assert leaking_offers("a", [4], events) == 1
+    assert leaking_offers("a", [5], events) == 0
