@@ -149,6 +149,7 @@ def wait_for_a_step(path: Path, process: subprocess.Popen[str], seconds: float =
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_asked_to_stop_two_processes_save_and_one_goes_on(home: Path, tmp_path: Path) -> None:
     process = begin(command(home, tmp_path / "run", *TWO))
     wait_for_a_step(tmp_path / "run", process)
