@@ -145,7 +145,8 @@ def test_a_closed_pipe_is_not_a_traceback() -> None:
 
 def test_ctrl_c_in_a_process_ends_it_with_130() -> None:
     script = (
-        "import sys, time, typer; from socialrl_cli import main\n"
+        "import signal, sys, time, typer; from socialrl_cli import main\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background job is begun without it
         "app = typer.Typer(rich_markup_mode=None); app.callback()(lambda: None)\n"
         "app.command('wait')(lambda: print('in', flush=True) or time.sleep(20))\n"
         "main.build = lambda names: typer.main.get_command(app)\n"
