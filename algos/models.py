@@ -197,7 +197,8 @@ def _check_critic(path: str, critic: Critic, tokenizer: Any) -> None:
             other = AutoTokenizer.from_pretrained(actor_folder(path)).get_vocab() != tokenizer.get_vocab()
     if other:
         raise ModelError(
-            f"{path}: the critic's tokens (of {size}) are not the actor's {len(tokenizer)}; they must share a tokenizer"
+            f"{path}: the critic's tokens (of {size}) are not the actor's {len(tokenizer)}; "
+            f"they must share a tokenizer: name another critic, {VALUE_HEAD}, or none for a copy of the actor"
         )
 
 

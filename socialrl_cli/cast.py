@@ -129,7 +129,7 @@ class Cast:
             agent = scripted(env, participant.name, seed=seed, options=participant.options)
             return Seat(agent if self.transcript is None else Transcribed(agent, env=env, config=self.transcript))
         if participant.kind == "python":
-            return Seat(_attribute(participant)(env=env, seat=seat, seed=seed))
+            return Seat(_called(participant, env, seat, seed))
         if participant.kind == "remote":
             return Seat(Remote())
         if participant.kind == "human" and self.human is not None:
@@ -228,6 +228,16 @@ def write_harness(folder: Path, harness: HarnessConfig) -> None:
 def harness_text(harness: HarnessConfig) -> str:
     """What `socialrl.json` holds."""
     return json.dumps(asdict(harness), indent=2) + "\n"
+
+
+def _called(participant: Participant, env: str, seat: str, seed: int) -> Agent:
+    try:
+        return _attribute(participant)(env=env, seat=seat, seed=seed)
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise UsageError(
+            f"participant {participant.text!r}: called with env, seat and seed it must give an agent, but raised {what}"
+        ) from error
 
 
 def _attribute(participant: Participant) -> Callable[..., Agent]:

@@ -121,7 +121,7 @@ def apply_sets(tree: Mapping[str, Any], sets: Sequence[str]) -> dict[str, Any]:
         key, equals, value = item.partition("=")
         path = key.strip().split(".")
         if not equals or not all(path):
-            raise UsageError(f"--set {item}: write it as key=value, for example --set ppo.steps=20")
+            raise UsageError(f"--set {item}: write it as key=value, for example --set seed=1")
         here = result
         for part in path[:-1]:
             below = here.get(part)

@@ -65,11 +65,13 @@ def launch(
     """Run one command's work in its run directory; `check` refuses a configuration before anything is written.
     With several `trainers` it is the work of as many processes, and None where the first of them is elsewhere."""
     config, path = resolved(kind, recipe, sets, run, default, resume, table)
+    if resume and not rundir.is_run(path):
+        raise RunError(f"{path}: there is no run to resume; start it without --resume")
     if dry_run:
         print(dump(config), end="")
         return None
     check(config)
-    if resume and rundir.is_run(path):
+    if resume:
         refuse_changes(path, dump(config))
     if trainers is not None and trainers.several:
         task = {"kind": _name(kind), "work": _name(work), "config": dump(config), "run": str(path)}

@@ -52,11 +52,14 @@ class Quickstart:
     seconds: dict[str, float]
 
     @classmethod
-    def at(cls, run: Path, seed: int) -> Quickstart:
-        """Begin, or go on with what is there. Raises RunError for a folder that holds something else."""
+    def at(cls, run: Path, seed: int, *, begun: bool = False) -> Quickstart:
+        """Go on with what is there, or begin unless it must have `begun`. Raises RunError for a folder that holds
+        something else."""
         phases = run / "phases.json"
         if run.is_dir() and any(run.iterdir()) and not phases.exists():
             raise RunError(f"{run} is not empty and holds no quickstart; choose another --run")
+        if begun and not phases.exists():
+            raise RunError(f"{run}: no quickstart has been begun here")
         if not phases.exists():
             run.mkdir(parents=True, exist_ok=True)
             write_text(phases, json.dumps({"seed": seed, "seconds": {}}) + "\n")

@@ -28,7 +28,7 @@ def quickstart(
     from socialrl_cli.quickstart import Quickstart
 
     folder = run or Path("runs") / ("quickstart" if seed is None else f"quickstart-{seed}")
-    work = Quickstart.at(folder, 0 if seed is None else seed)
+    work = Quickstart.at(folder, 0 if seed is None else seed, begun=show)
     document = work.result() if show else work.go()
     emit(document, as_json=json, show=lambda console: _show(console, document, work))
 

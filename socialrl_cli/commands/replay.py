@@ -19,7 +19,7 @@ def replay(
     The logged answers are played again under the present rules; a warning says so when the result differs.
 
     \b
-    Example: socialrl replay runs/quickstart e-000017 --seat a
+    Example: socialrl replay runs/rollout episode-0-000017 --seat a
     """
     import asyncio
     import sys

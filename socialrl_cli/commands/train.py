@@ -11,7 +11,7 @@ import typer
 app = typer.Typer(help="Learn from a buffer (sft) or by playing (ppo).", no_args_is_help=True)
 
 Recipe = typer.Argument("", help="A recipe: its name or a TOML file.", metavar="RECIPE", show_default=False)
-Sets = typer.Option([], "--set", help="Any key of the recipe: --set steps=20.", metavar="KEY=VALUE")
+Sets = typer.Option([], "--set", help="Any key of the recipe: --set save_every=10.", metavar="KEY=VALUE")
 RunDir = typer.Option(None, "--run", help="The run directory (default runs/RECIPE).")
 Resume = typer.Option(False, "--resume", help="Continue an interrupted run.")
 Clean = typer.Option(False, "--clean", help="Remove what an earlier run has left there first.")
@@ -86,8 +86,8 @@ def ppo(
     """Improve a policy by playing: PPO with a critic.
 
     \b
-    Example: socialrl train ppo quickstart --model runs/warm/checkpoints/step-200 --set steps=20
-    Example: socialrl train ppo quickstart --model run:runs/warm --set games.harness.format=schema
+    Example: socialrl train ppo quickstart --model runs/warm/checkpoints/step-200 --set steps=20 --run runs/ppo
+    Example: socialrl train ppo --run runs/ppo --resume
     """
     from socialrl_cli.engines.config import engine_sets
     from socialrl_cli.launch import as_list, launch

@@ -126,8 +126,8 @@ def test_a_bad_recipe_is_refused_with_the_file_the_key_and_the_mistake(tmp_path:
         ("resume=yes", "--set resume=yes: resume: expected true or false, got yes"),
         ("train=3", "--set train=3: train: expected a table, got 3"),
         ("opponents=a", "--set opponents=a: opponents: expected a list, each a string, got a"),
-        ("train.steps", "--set train.steps: write it as key=value, for example --set ppo.steps=20"),
-        ("train..steps=1", "--set train..steps=1: write it as key=value, for example --set ppo.steps=20"),
+        ("train.steps", "--set train.steps: write it as key=value, for example --set seed=1"),
+        ("train..steps=1", "--set train..steps=1: write it as key=value, for example --set seed=1"),
         ("train.steps=-5", "--set train.steps=-5: train: steps, got -5, expected at least 0"),
     ],
 )

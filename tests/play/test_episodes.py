@@ -149,3 +149,10 @@ async def test_a_crew_ends_the_games_of_who_is_cancelled(tmp_path):
         await crew.play(games(BOULWARE, 5), done=found.append)
     assert many < 40
     assert [played.game.policy for played in found[many:]] == [BOULWARE] * 5
+
+
+async def test_a_python_participant_that_cannot_be_made_is_refused_in_one_line(tmp_path):
+    async with Cast(tmp_path) as cast:
+        cast.prepare(("python:json:loads",))
+        with pytest.raises(UsageError, match=r"env, seat and seed.*TypeError"):
+            await play_all(games("python:json:loads", 2), cast, PlayConfig(), done=lambda _: None)

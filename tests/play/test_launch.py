@@ -82,6 +82,9 @@ def test_a_quickstart_goes_on_only_in_its_own_folder_and_with_its_own_seed(tmp_p
     (tmp_path / "other" / "file").touch()
     with pytest.raises(RunError, match="holds no quickstart"):
         Quickstart.at(tmp_path / "other", 0)
+    with pytest.raises(RunError, match="no quickstart has been begun"):
+        Quickstart.at(tmp_path / "never", 0, begun=True)
+    assert not (tmp_path / "never").exists()
 
 
 def test_the_seconds_of_an_interrupted_phase_count(tmp_path, monkeypatch):
