@@ -7,6 +7,7 @@
       optimisers.pt  states of the optimisers, and torch's random state
       trainer.json   the counters; written last, so a folder without it is torn
 
+Where several delegates are trained together, step-N has a sub-folder with all of this for each.
 Whole tensors, whatever the number of trainer processes that wrote or read it: the first one writes, all of them read.
 Weights are loaded into the modules in place: an engine that shares them sees them.
 """
@@ -59,6 +60,17 @@ def writer(
             save_head(models.critic, folder / "critic")
         torch.save({"optimisers": state, "random": torch.get_rng_state()}, folder / OPTIMISERS)
         (folder / COUNTERS).write_text(json.dumps(asdict(counters)) + "\n", encoding="utf-8")
+
+    return write
+
+
+def joint(writers: Mapping[str, Callable[[Path], None]]) -> Callable[[Path], None]:
+    """What fills a folder with a sub-folder by each of these; the name "" means the folder itself."""
+
+    def write(folder: Path) -> None:
+        for name, part in writers.items():
+            (folder / name).mkdir(exist_ok=True)
+            part(folder / name)
 
     return write
 

@@ -13,25 +13,24 @@ Left out: reward shaping, several updates in flight.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from algos import checkpoints, distributed, losses, meter
+from algos import distributed, losses, meter
 from algos.checkpoints import Counters
 from algos.critic import ValueHead
 from algos.gae import advantages_and_returns, rewards_to_go
-from algos.loop import Batch, Play, Publish, RunLog, Validate
+from algos.loop import Batch, RunLog, learn
 from algos.models import Models
 from algos.optim import SCHEDULES, adamw, schedule, set_lr, take_step, within_memory
 from algos.packing import Pack, token_budget
 from algos.policy import BatchTensors, allowed, check_rows, policy
-from algos.rows import ActorTokens, actor_tokens
+from algos.rows import ActorTokens, Row, actor_tokens
 from algos.scoring import look
 from algos.team import Team
 from scenarios.errors import ModelError
@@ -253,67 +252,50 @@ def make_optimisers(config: Config, models: Models) -> dict[str, torch.optim.Opt
     }
 
 
+class Learner:
+    """One delegate that learns by PPO: its models, optimisers and counters."""
+
+    def __init__(self, config: Config, models: Models) -> None:
+        micro_tokens = config.micro_tokens or token_budget(models.actor) // config.workers
+        self.config, self.models = replace(config, micro_tokens=micro_tokens), models
+        models.team = Team(config.workers)
+        models.spread()
+        self.optimisers = make_optimisers(config, models)
+        self.counters = Counters()
+
+    def update(self, step: int, rows: Sequence[Row]) -> dict[str, Any]:
+        """Learn from the rows of a step; see `loop.Learner`."""
+        batch, counters = actor_tokens(rows), self.counters
+        check_rows(self.models, batch)
+        metrics = meter.reward_metrics(rows) | meter.staleness_metrics(batch, counters.policy_version)
+        if len(batch.ids):
+            with within_memory(self.config.micro_tokens):
+                metrics |= update(self.config, self.models, self.optimisers, batch, step)
+            counters.policy_version += step > self.config.critic_warmup
+        counters.step = step
+        counters.episodes += len(batch.starts) - 1
+        counters.tokens += len(batch.ids)
+        return metrics
+
+
 def train(
     config: Config,
     models: Models,
     *,
-    play: Play,
-    publish: Publish,
+    play: Callable[[int], Batch],
+    publish: Callable[[int, nn.Module], None],
     run: RunLog,
-    validate: Validate | None = None,
+    validate: Callable[[int], float] | None = None,
 ) -> Counters:
-    """Train until `config.steps` are done or the run is asked to stop; goes on from the run's latest checkpoint."""
-    config = replace(config, micro_tokens=config.micro_tokens or token_budget(models.actor) // config.workers)
-    models.team = Team(config.workers)
-    models.spread()
-    optimisers = make_optimisers(config, models)
-    loaded_mb = meter.memory_mb("VmRSS")
-    counters = checkpoints.resume(distributed.first(run.latest), models, optimisers)
-    saved = counters.step
-    publish(counters.policy_version, distributed.whole(models.actor))
-
-    def save() -> None:
-        run.save(counters.step, checkpoints.writer(models, optimisers, counters))
-
-    while counters.step < config.steps and not distributed.first(run.should_stop):
-        step = counters.step + 1
-        started = time.perf_counter()
-        brought: Batch = distributed.first(lambda: play(step))  # noqa: B023
-        played = time.perf_counter()
-
-        batch = actor_tokens(brought.rows)
-        check_rows(models, batch)
-        metrics = dict(brought.metrics) | meter.reward_metrics(brought.rows)
-        metrics |= meter.staleness_metrics(batch, counters.policy_version)
-        if len(batch.ids):
-            with within_memory(config.micro_tokens):
-                metrics |= update(config, models, optimisers, batch, step)
-            if step > config.critic_warmup:
-                counters.policy_version += 1
-                publish(counters.policy_version, distributed.whole(models.actor))
-        ended = time.perf_counter()
-
-        counters.step = step
-        counters.episodes += len(batch.starts) - 1
-        counters.tokens += len(batch.ids)
-        metrics |= {
-            "policy_version": counters.policy_version,
-            "actor_tokens": len(batch.ids),
-            "play_s": played - started,
-            "update_s": ended - played,
-            "rollout_tokens_per_s": len(batch.ids) / (played - started),
-            "update_tokens_per_s": len(batch.ids) / (ended - played),
-            "peak_memory_mb": meter.memory_mb() - loaded_mb,
-        }
-        due = step % config.save_every == 0 or step == config.steps
-        if due and validate is not None:
-            metrics["validation"] = validate(step)
-        run.log(step, metrics)
-        if due:
-            save()
-            saved = step
-            if validate is not None:
-                run.mark_best(step, metrics["validation"])
-    if counters.step > saved:
-        save()
-    return counters
+    """Train one policy until `config.steps` are done; see `loop.learn`, which also trains several together."""
+    learner = Learner(config, models)
+    learn(
+        {"policy": learner},
+        steps=config.steps,
+        save_every=config.save_every,
+        play=lambda step: {"policy": play(step)},
+        publish=lambda _, version, actor: publish(version, actor),
+        run=run,
+        validate=None if validate is None else lambda step: {"policy": validate(step)},
+    )
+    return learner.counters

@@ -71,19 +71,20 @@ class Played:
     started_at: float
     finished_at: float
 
-    def result(self) -> GameResult:
-        """The evaluated seat's figures."""
-        game, scored = self.game, self.outcome.seats.get(self.game.seat)
-        answers = [answer for answer in self.env.answers if answer.seat == game.seat]
+    def result(self, seat: str = "") -> GameResult:
+        """The figures of a seat; without one, of the game's own, the evaluated one."""
+        game, seat = self.game, seat or self.game.seat
+        scored, own = self.outcome.seats.get(seat), game.who(seat) == game.policy
+        answers = [answer for answer in self.env.answers if answer.seat == seat]
         failed = self.status != "finished" or scored is None
         return GameResult(
             env=game.scenario.env,
             scenario_id=game.scenario.id,
-            opponent=game.opponent,
-            seat=game.seat,
+            opponent=game.opponent if own else game.policy,
+            seat=seat,
             trial=game.trial,
             repeat=game.repeat,
-            policy=game.policy,
+            policy=game.who(seat),
             reward=0.0 if failed or scored is None else scored.reward,
             utility=0.0 if failed or scored is None else scored.utility,
             outcome=self.outcome.status,

@@ -1,7 +1,7 @@
 """From what a user calls a model to a folder that transformers loads.
 
     tiny            the bundled small model, built on first use (`tiny.py`)
-    run:DIR[@STEP]  a checkpoint of a run
+    run:DIR[@STEP]  a checkpoint of a run (run:DIR/NAME[@STEP]: of one delegate of it)
     FOLDER          an ordinary model folder; a checkpoint of a run is one
     FILE.gguf       turned once into a folder in the cache, in float32
     NAMESPACE/ID    a hub id, for who has a hub

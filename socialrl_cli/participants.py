@@ -3,6 +3,7 @@
     scripted:NAME[:key=value,…]    a scripted policy of `envs.agents`, e.g. scripted:boulware:f=0.3
     model:PATH_OR_ID               a causal language model on this machine ("model:tiny" is built on first use)
     run:RUN_DIR[@STEP]             a checkpoint of a run; without a step its best, else its newest one
+    run:RUN_DIR/NAME[@STEP]        the same of one delegate of a run that has trained two, policy or partner
     openai:MODEL@BASE_URL          a model behind an OpenAI-compatible endpoint
     python:MODULE:ATTR             a callable `ATTR(env=…, seat=…, seed=…)` that returns an agent
     human                          a person at the terminal, in `socialrl play`
@@ -21,7 +22,7 @@ from scenarios.errors import UsageError
 KINDS = {
     "scripted": "scripted:NAME[:key=value,…]",
     "model": "model:PATH_OR_ID",
-    "run": "run:RUN_DIR[@STEP]",
+    "run": "run:RUN_DIR[/DELEGATE][@STEP]",
     "openai": "openai:MODEL@BASE_URL",
     "python": "python:MODULE:ATTR",
     "human": "human",

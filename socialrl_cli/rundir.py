@@ -2,8 +2,8 @@
 
     config.toml          resolved; its first line marks the folder as a run's
     metrics.jsonl        one JSON object a line, with its step
-    checkpoints/step-N   whole folders; N = steps finished
-    checkpoints/best.json  {"step", "score"} of the best validation
+    checkpoints/step-N   whole folders; N = steps finished; where several delegates are trained, a sub-folder for each
+    checkpoints/best.json  {"step", "score"} of the best validation; best-NAME.json of one delegate of several
     attempts/N.log       what the Nth attempt said, and the traceback it ended with; N.rankR.log of trainer process R
     calls/ buffer/ events/ eval/ report.html   of others
 
@@ -50,27 +50,50 @@ def checkpoint(run: Path, step: int) -> Path:
     return run / "checkpoints" / f"step-{step}"
 
 
-def best(run: Path) -> dict[str, Any] | None:
-    """{"step", "score"} of the best validation so far."""
-    path = run / "checkpoints" / "best.json"
+def best_file(run: Path, delegate: str = "") -> Path:
+    return run / "checkpoints" / (f"best-{delegate}.json" if delegate else "best.json")
+
+
+def best(run: Path, delegate: str = "") -> dict[str, Any] | None:
+    """{"step", "score"} of the best validation so far, of the only delegate or of one of several."""
+    path = best_file(run, delegate)
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
+def all_best(run: Path) -> set[Path]:
+    """The checkpoints that are somebody's best."""
+    files = (run / "checkpoints").glob("best*.json")
+    return {checkpoint(run, int(json.loads(file.read_text(encoding="utf-8"))["step"])) for file in files}
+
+
+def delegates(folder: Path) -> list[str]:
+    """Whose sub-folders a checkpoint has; none where only one was trained."""
+    return sorted(item.parent.name for item in folder.glob("*/actor"))
+
+
 def find_checkpoint(run: str | Path, step: int | str | None = None) -> Path:
-    """The checkpoint folder that `run:DIR[@STEP]` names: a step, "best" or "latest"; None: best, else latest."""
-    path = Path(run)
+    """The folder of what `run:DIR[/DELEGATE][@STEP]` names: a checkpoint, or a delegate's part of it. The step is a
+    number, "best" or "latest"; None: best, else latest."""
+    path, delegate = Path(run), ""
+    if not path.is_dir() and (path.parent / "checkpoints").is_dir():
+        path, delegate = path.parent, path.name
     if not path.is_dir():
         raise UsageError(f"no run directory {path}")
-    known, marked = steps(path), best(path)
+    known, marked = steps(path), best(path, delegate)
     if not known:
         raise UsageError(f"{path} holds no checkpoint yet")
+    there = delegates(checkpoint(path, known[-1]))
+    if delegate not in (there or [""]):
+        names = " or ".join(f"run:{path}/{name}" for name in there) or f"run:{path}"
+        wrong = f"has no delegate {delegate!r}" if delegate else "has several delegates"
+        raise UsageError(f"{path} {wrong}: name {names}")
     if step in (None, "best") and marked is not None:
         step = int(marked["step"])
     elif step in (None, "latest"):
         step = known[-1]
     if str(step) not in map(str, known):
         raise UsageError(f"{path} has no checkpoint {step!r}; it has {', '.join(map(str, known))}, best, latest")
-    return checkpoint(path, int(str(step)))
+    return checkpoint(path, int(str(step))) / delegate
 
 
 def read_metrics(run: str | Path) -> list[dict[str, Any]]:

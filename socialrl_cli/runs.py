@@ -133,9 +133,9 @@ class Run:
         return target
 
     def _prune(self) -> None:
-        best = self.best()
+        best = rundir.all_best(self.path)
         for step in rundir.steps(self.path)[: -self.keep] if self.keep else []:
-            if rundir.checkpoint(self.path, step) != best:
+            if rundir.checkpoint(self.path, step) not in best:
                 _remove(rundir.checkpoint(self.path, step))
 
     def latest(self) -> Path | None:
@@ -143,18 +143,20 @@ class Run:
         steps = rundir.steps(self.path)
         return rundir.checkpoint(self.path, steps[-1]) if steps else None
 
-    def mark_best(self, step: int, score: float) -> bool:
-        """Remember checkpoint `step` as the best if its score is higher than the best so far; says whether it is."""
-        best = rundir.best(self.path)
+    def mark_best(self, step: int, score: float, delegate: str = "") -> bool:
+        """Remember checkpoint `step` as the best (of one delegate of several, where named) if its score is higher than
+        the best so far; says whether it is."""
+        best = rundir.best(self.path, delegate)
         if best is not None and not score > best["score"]:
             return False
-        with _disk(self.path, "best.json could not be written"):
-            write_text(self.path / "checkpoints" / "best.json", json.dumps({"step": step, "score": score}) + "\n")
+        file = rundir.best_file(self.path, delegate)
+        with _disk(self.path, f"{file.name} could not be written"):
+            write_text(file, json.dumps({"step": step, "score": score}) + "\n")
         return True
 
-    def best(self) -> Path | None:
+    def best(self, delegate: str = "") -> Path | None:
         """The checkpoint that was marked best."""
-        best = rundir.best(self.path)
+        best = rundir.best(self.path, delegate)
         return None if best is None else rundir.checkpoint(self.path, int(best["step"]))
 
     def should_stop(self) -> bool:

@@ -37,7 +37,9 @@ class Store:
 
     def __init__(self, run: Path, *, rows: bool = True) -> None:
         self.run = run
-        self.finished = {result.episode_id: result for result in read_games(run)}
+        found = read_games(run)
+        self.finished = {result.episode_id: result for result in found}
+        self.results = {(result.episode_id, result.policy): result for result in found}
         self._known: set[str] = set()
         self._buffer = None
         self._grammars: GrammarFile | None = None
@@ -53,9 +55,11 @@ class Store:
         _end_line(run / GAMES)
         self._games = open(run / GAMES, "a", encoding="utf-8")  # noqa: SIM115  (open as long as the store)
 
-    def add(self, played: Played) -> Sequence[Mapping[str, Any]]:
-        """Write an episode; returns its rows."""
-        game, result = played.game, played.result()
+    def add(self, played: Played, *, reported: Sequence[str] = ()) -> Sequence[Mapping[str, Any]]:
+        """Write an episode; returns its rows. `reported` are participants whose figures are kept beside those of the
+        game's own."""
+        game = played.game
+        results = [played.result(seat) for seat in played.seats if game.who(seat) in reported] + [played.result()]
         names = {seat: game.who(seat) for seat in played.seats}
         found: list[Mapping[str, Any]] = []
         if self._buffer is not None:
@@ -67,12 +71,13 @@ class Store:
             if self._buffer is not None and self._grammars is not None and game.episode_id not in self._known:
                 self._grammars.add(call for taken in played.seats.values() for call in taken.calls or ())
                 self._buffer.add(found)
-            self._games.write(json.dumps(asdict(result)) + "\n")
+            self._games.write("".join(json.dumps(asdict(result)) + "\n" for result in results))
             self._games.flush()
         except OSError as error:
             raise RunError(f"{self.run}: an episode could not be written: {error.strerror or error}; "
                            "mend it, then continue with --resume") from error  # fmt: skip
-        self.finished[game.episode_id] = result
+        self.finished[game.episode_id] = results[-1]
+        self.results |= {(result.episode_id, result.policy): result for result in results}
         return found
 
     @property

@@ -67,7 +67,12 @@ def sft(
 @app.command("ppo")
 def ppo(
     recipe: str = Recipe,
-    model: str = typer.Option("", "--model", help="The actor: tiny, a folder or a hub id.", show_default=False),
+    model: str = typer.Option(
+        "", "--model", help="The actor: tiny, a folder, run:RUN or a hub id.", show_default=False
+    ),
+    partner: str = typer.Option(
+        "", "--partner", help="Train a second model too, in the other seat: as for --model.", show_default=False
+    ),
     opponent: list[str] = typer.Option([], "--opponent", help="Who sits opposite; repeat for several in turn."),
     split: str = typer.Option("", "--split", help="The scenarios to train on (default train).", show_default=False),
     seed: int | None = Seed,
@@ -83,10 +88,11 @@ def ppo(
     dry_run: bool = DryRun,
     json: bool = Json,
 ) -> None:
-    """Improve a policy by playing: PPO with a critic.
+    """Improve a policy by playing: PPO with a critic. With --partner two policies, which play each other.
 
     \b
     Example: socialrl train ppo quickstart --model runs/warm/checkpoints/step-200 --set steps=20 --run runs/ppo
+    Example: socialrl train ppo quickstart --model run:runs/warm --partner run:runs/warm --run runs/two
     Example: socialrl train ppo --run runs/ppo --resume
     """
     from socialrl_cli.engines.config import engine_sets
@@ -96,6 +102,7 @@ def ppo(
 
     trainers = Trainers(nproc, nnodes, node_rank, rdzv_endpoint)
     given = [f"model.actor={model}"] if model else []
+    given += [f"partner.actor={partner}"] if partner else []
     given += [f"games.opponents={as_list(opponent)}"] if opponent else []
     given += [f"games.split={split}"] if split else []
     given += engine_sets(engine)

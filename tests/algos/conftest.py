@@ -118,7 +118,7 @@ class MemoryRun:
     def __init__(self, folder: Path, stop_after: int = 10**9) -> None:
         self.folder, self.stop_after = folder, stop_after
         self.metrics: list[dict[str, Any]] = []
-        self.best: list[tuple[int, float]] = []
+        self.best: list[tuple[int, float] | tuple[int, float, str]] = []
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
         self.metrics.append({"step": step, **metrics})
@@ -133,8 +133,8 @@ class MemoryRun:
         steps = sorted((int(p.name.removeprefix("step-")), p) for p in self.folder.glob("step-*"))
         return steps[-1][1] if steps else None
 
-    def mark_best(self, step: int, score: float) -> None:
-        self.best.append((step, score))
+    def mark_best(self, step: int, score: float, delegate: str = "") -> None:
+        self.best.append((step, score, delegate) if delegate else (step, score))
 
     def should_stop(self) -> bool:
         return len(self.metrics) >= self.stop_after

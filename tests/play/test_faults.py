@@ -20,6 +20,7 @@ threads = 1
 [model]
 actor = "{actor}"
 critic = "{critic}"
+{partner}
 [games]
 opponents = ["scripted:linear", "scripted:boulware"]
 max_tokens = 24
@@ -70,7 +71,8 @@ def finished(run):
     found = {}
     for line in lines:
         try:
-            found[json.loads(line)["episode_id"]] = line
+            game = json.loads(line)
+            found[game["episode_id"], game["policy"]] = line
         except ValueError:
             continue  # torn by the kill
     return found
@@ -99,22 +101,26 @@ def killed_until_it_is_done(recipe, run, rng, log):
     raise AssertionError("\n".join(log))
 
 
-def weights(run):
+def weights(run, delegate):
     from safetensors.torch import load_file
 
-    return load_file(run / "checkpoints" / f"step-{STEPS}" / "actor" / "model.safetensors")
+    return load_file(run / "checkpoints" / f"step-{STEPS}" / delegate / "actor" / "model.safetensors")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("ahead", "deterministic", "process"), [(0, True, False), (0, True, True), (1, False, True)], ids=str
+    ("ahead", "deterministic", "process", "both"),
+    [(0, True, False, False), (0, True, True, False), (1, False, True, False), (0, True, False, True)],
+    ids=str,
 )
 def test_a_run_that_is_killed_at_random_moments_loses_nothing_and_trains_nothing_twice(
-    tmp_path, ahead, deterministic, process
+    tmp_path, ahead, deterministic, process, both
 ):
     model = tiny.ensure(SMALL, seed=3, cache=tmp_path / "cache")
     recipe = tmp_path / "recipe.toml"
     text = {"ahead": ahead, "deterministic": str(deterministic).lower(), "process": str(process).lower()}
+    text["partner"] = "[partner]" if both else ""
+    labels = {"policy": "policy/", "partner": "partner/"} if both else {"": ""}
     places = {"actor": model / "actor", "critic": model / "critic"}
     recipe.write_text(RECIPE.format(batch=BATCH, steps=STEPS, **places, **text))
     seed = random.randrange(1 << 30)
@@ -123,21 +129,22 @@ def test_a_run_that_is_killed_at_random_moments_loses_nothing_and_trains_nothing
     print("\n".join(log))
 
     assert document["step"] == STEPS, log
-    assert document["policy_version"] == STEPS - 1
+    assert all(document[f"{label}policy_version"] == STEPS - 1 for label in labels.values())
     metrics = [json.loads(line) for line in (tmp_path / "killed" / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in metrics] == list(range(1, STEPS + 1))
-    assert [row["episodes"] for row in metrics] == [BATCH] * STEPS
+    assert all([row[f"{label}episodes"] for row in metrics] == [BATCH] * STEPS for label in labels.values())
     games = (tmp_path / "killed" / "games.jsonl").read_text().splitlines()
-    assert len(finished(tmp_path / "killed")) == STEPS * BATCH, log
+    assert len(finished(tmp_path / "killed")) == STEPS * BATCH * len(labels), log
     rows = buffer.read(tmp_path / "killed" / "buffer")
     segments = list(zip(*(rows[name].to_pylist() for name in ("episode_id", "seat", "segment")), strict=True))
     assert len(segments) == len(set(segments)), log
-    assert {episode for episode, _, _ in segments} == set(finished(tmp_path / "killed"))
+    assert {episode for episode, _, _ in segments} == {episode for episode, _ in finished(tmp_path / "killed")}
     assert len(games) >= STEPS * BATCH
 
     if deterministic and not ahead:
         whole = start(recipe, tmp_path / "whole")
         _, err = whole.communicate(timeout=300)
         assert whole.returncode == 0, err
-        one, other = weights(tmp_path / "killed"), weights(tmp_path / "whole")
-        assert all(torch.equal(one[name], other[name]) for name in other), log
+        for delegate in labels:
+            one, other = (weights(tmp_path / name, delegate) for name in ("killed", "whole"))
+            assert all(torch.equal(one[name], other[name]) for name in other), log

@@ -12,15 +12,17 @@ import pytest
 import torch
 
 from algos import ppo, sft
+from algos.loop import learn
 from algos.models import ModelConfig
 from envs.agents.llm import HarnessConfig
 from scenarios.errors import UsageError
 from socialrl_cli import buffer, tiny
 from socialrl_cli.cast import read_harness
+from socialrl_cli.delegate import POLICY
 from socialrl_cli.engines.config import EmbeddedConfig, EngineConfig
 from socialrl_cli.episodes import PlayConfig
 from socialrl_cli.evals import EvalConfig, compare, run_eval
-from socialrl_cli.player import POLICY, GamesConfig, Player, ValidationConfig
+from socialrl_cli.player import GamesConfig, Player, ValidationConfig
 from socialrl_cli.rollouts import RolloutConfig, run_rollout
 from socialrl_cli.runs import Run
 from socialrl_cli.training import PpoRun, SftRun, check_ppo, check_sft, run_ppo, run_sft
@@ -41,8 +43,8 @@ def home(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def model(home):
-    return tiny.ensure(SMALL, seed=3, cache=home / "cache")
+def model(small_model):
+    return small_model
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +80,7 @@ def recipe(warm, model, steps=2):
 
 def player(config, models, run):
     parts = {"engine": config.engine, "batch": config.ppo.batch, "steps": config.ppo.steps, "seed": config.seed}
-    return Player(config.games, config.validation, models, run, **parts)
+    return Player(config.games, config.validation, {POLICY: models}, run, **parts)
 
 
 def weights(folder):
@@ -204,13 +206,13 @@ def test_games_of_a_step_that_was_cut_off_are_not_played_again(tmp_path, warm, m
     models = load(located(config.model), critic=True)
     with Run.open(tmp_path / "cut") as run:
         first = player(config, models, run)
-        first.publish(0, models.actor)
-        before = first.play(1)
+        first.publish(POLICY, 0, models.actor)
+        before = first.play(1)[POLICY]
         first.close()
         again = player(config, models, run)
-        again.publish(0, models.actor)
-        after = again.play(1)
-        calls = again.recorder.counters.calls
+        again.publish(POLICY, 0, models.actor)
+        after = again.play(1)[POLICY]
+        calls = again.delegates[POLICY].recorder.counters.calls
         again.close()
     assert calls == 0
     assert [row.episode_id for row in before.rows] == [row.episode_id for row in after.rows]
@@ -235,9 +237,11 @@ def test_play_that_is_never_ahead_is_the_loop_without_overlap(tmp_path, warm, mo
 
     models = load(located(config.model), critic=True)
     with Run.open(tmp_path / "plain") as run:
-        plain = Alone(config.games, config.validation, models, run, engine=config.engine, batch=6, steps=3, seed=0)
+        parts = {"engine": config.engine, "batch": 6, "steps": 3, "seed": 0}
+        plain = Alone(config.games, config.validation, {POLICY: models}, run, **parts)
         try:
-            ppo.train(config.ppo, models, play=plain.play, publish=plain.publish, run=run)
+            learner = ppo.Learner(config.ppo, models)
+            learn({POLICY: learner}, steps=3, save_every=1, play=plain.play, publish=plain.publish, run=run)
         finally:
             plain.close()
     gated, alone = (weights(tmp_path / name / "checkpoints" / "step-3") for name in ("gated", "plain"))
