@@ -169,20 +169,23 @@ def test_a_published_adapter_changes_the_answers_and_the_old_one_goes(run, vllm_
     run(engine.close())
 
 
-def test_ppo_learns_over_a_server_with_an_adapter(vllm_url, tmp_path, capfd) -> None:
+@pytest.mark.parametrize("partner", [[], ["--partner", "tiny"]], ids=["one", "two"])
+def test_ppo_learns_over_a_server_with_an_adapter(vllm_url, tmp_path, capfd, partner) -> None:
+    """Two delegates: each with an adapter of its own, on the same server."""
     argv = ["train", "ppo", "--model", "tiny", "--engine", vllm_url, "--run", str(tmp_path / "ppo"), "--json"]
     sets = ["model.lora.rank=8", "steps=2", "critic_warmup=0", "batch=4", "mini_batch=2", "validation.scenarios=0"]
     sets += ["games.temperature=0.7", "games.max_tokens=32", "actor_lr=1e-3", "games.harness.format=schema"]
     sets += ["games.play.moves_per_seat=3"]
-    assert main.run([*argv, *(word for text in sets for word in ("--set", text))]) == 0
-    assert json.loads(capfd.readouterr().out)["policy_version"] == 2
-    for row in read_metrics(tmp_path / "ppo"):
-        assert row["parity"] < EXACT
-        assert abs(row["mismatch"]) < 1e-6
-        assert row["grad_norm/actor"] > 0
-        assert row["staleness_max"] == 0
-    rows = rows_of(tmp_path / "ppo")
-    assert {row.policy_version for row in rows} == {0, 1}
+    assert main.run([*argv, *partner, *(word for text in sets for word in ("--set", text))]) == 0
+    document, rows = json.loads(capfd.readouterr().out), rows_of(tmp_path / "ppo")
+    for name, label in {"policy": "policy/", "partner": "partner/"}.items() if partner else [("policy", "")]:
+        assert document[f"{label}policy_version"] == 2
+        for line in read_metrics(tmp_path / "ppo"):
+            assert line[f"{label}parity"] < EXACT
+            assert abs(line[f"{label}mismatch"]) < 1e-6
+            assert line[f"{label}grad_norm/actor"] > 0
+            assert line[f"{label}staleness_max"] == 0
+        assert {row.policy_version for row in rows if row.agent == name} == {0, 1}
 
 
 def test_full_weights_are_reloaded_in_place(run, vllm_url, tiny_model, tmp_path) -> None:
