@@ -98,7 +98,7 @@ class Player:
         seed: int,
     ) -> None:
         self.games, self.validation, self.run, self.batch, self.seed = games, validation, run, batch, seed
-        self.seats = _seats(games, list(models))
+        self.seats = seats_in_turn(games, list(models))
         self.scenarios = resolve(games.env, games.split)
         override = {"temperature": games.temperature, **games.harness.given()}
         if games.max_tokens is not None:
@@ -134,8 +134,7 @@ class Player:
             self.scenarios, (first,), others or self.games.opponents, seats=self.seats[first], episodes=self.batch,
             seed=derive_seed(self.seed, "step", step), label=f"step{step:05d}",
         )  # fmt: skip
-        left = [game for game in games if not self._finished(game)]
-        rows = self._kept([game for game in games if game not in left])
+        rows = self._kept([game for game in games if self._finished(game)])
         found: list[Mapping[str, Any]] = []
         ended: list[Played] = []
 
@@ -145,7 +144,7 @@ class Player:
             if played.status == "finished":
                 found.extend(row for row in own if row["agent"] in self.delegates)
 
-        await self.crew.play(left, done=done)
+        await self.crew.play([game for game in games if not self._finished(game)], done=done)
         self.store.flush()
         order = {game.episode_id: number for number, game in enumerate(games)}
         rows += buffer.to_rows(buffer.to_table(found), self.store.grammars) if found else []
@@ -209,8 +208,8 @@ class Player:
             await delegate.engine.close()
 
 
-def _seats(games: GamesConfig, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The seats that each delegate takes in turn."""
+def seats_in_turn(games: GamesConfig, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The seats that each delegate takes in turn, in training and in validation; `games.seat` is the first one's."""
     trainable = module(games.env).TRAINABLE
     own = (games.seat,) if games.seat else trainable
     return {

@@ -148,7 +148,9 @@ def test_a_resumed_run_of_two_equals_an_uninterrupted_one(make: SimpleNamespace,
     whole, resumed = begin(make, lora), begin(make, lora)
     learners, _ = go(make, make.run(tmp_path / "whole"), whole, CONFIG, CONFIG)
     go(make, make.run(tmp_path / "cut", stop_after=2), begin(make, lora), CONFIG, CONFIG)
-    again, _ = go(make, make.run(tmp_path / "cut"), resumed, CONFIG, CONFIG)
+    run = make.run(tmp_path / "cut")
+    again, _ = go(make, run, resumed, CONFIG, CONFIG)
+    assert [line["step"] for line in run.metrics] == [3, 4]
     for name in whole:
         assert again[name].counters == learners[name].counters
         assert same(weights(resumed[name].actor), weights(whole[name].actor))

@@ -239,7 +239,9 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
     counters = go(whole, make.run(tmp_path / "whole"))
     go(start(), make.run(tmp_path / "cut", stop_after=3))
     resumed = start()
-    assert go(resumed, make.run(tmp_path / "cut")) == counters
+    run = make.run(tmp_path / "cut")
+    assert go(resumed, run) == counters
+    assert [line["step"] for line in run.metrics] == [4, 5, 6]
     assert counters.policy_version == 4
     assert same(weights(resumed.actor), weights(whole.actor))
     assert same(weights(resumed.critic), weights(whole.critic))

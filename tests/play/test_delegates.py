@@ -17,11 +17,12 @@ from algos.rows import Row
 from envs.agents.harness import HarnessOverride
 from scenarios.errors import ModelError, UsageError
 from socialrl_cli import buffer, main
+from socialrl_cli.callfiles import read_calls
 from socialrl_cli.delegate import PARTNER, POLICY
 from socialrl_cli.engines.config import EmbeddedConfig, EngineConfig, VllmConfig
 from socialrl_cli.episodes import PlayConfig
 from socialrl_cli.models import resolve
-from socialrl_cli.player import GamesConfig, ValidationConfig, fresh
+from socialrl_cli.player import GamesConfig, ValidationConfig, fresh, seats_in_turn
 from socialrl_cli.rundir import find_checkpoint, read_metrics
 from socialrl_cli.runs import Run
 from socialrl_cli.store import read_games
@@ -104,7 +105,19 @@ def test_a_game_gives_each_of_the_two_the_rows_of_its_own_seat_and_its_own_rewar
     assert len(seats) == 4
     assert all(sorted(taken.values()) == ["a", "b"] for taken in seats.values())
     assert {taken[POLICY] for taken in seats.values()} == {"a", "b"}  # in turn
-    assert len(read_games(tmp_path / "run")) == 8
+    games = read_games(tmp_path / "run")
+    said = {(game.episode_id, game.policy): 0 for game in games}
+    for row in rows:
+        said[row["episode_id"], row["agent"]] += len(row["call_spans"] or ())
+    assert said == {(game.episode_id, game.policy): game.decisions for game in games}
+    assert len(said) == 8
+    assert (
+        len({said[game, POLICY] - said[game, PARTNER] for game in seats}) > 1
+    )  # who spoke last is not always the same
+    for name in BOTH:
+        assert len(read_calls(tmp_path / "run" / "calls" / name)) == sum(
+            count for (_, who), count in said.items() if who == name
+        )
     (line,) = read_metrics(tmp_path / "run")
     for name in BOTH:
         own = [row for row in rows if row["agent"] == name]
@@ -138,6 +151,7 @@ def test_a_run_of_two_that_was_killed_in_a_step_ends_with_the_weights_of_a_whole
         assert same(one, other)
         assert not same(one, before)
     last, again = (read_metrics(path)[-1] for path in (whole, cut))
+    assert [line["step"] for line in read_metrics(cut)] == [1, 2]
     named = ("reward_mean", "utility_mean", "agreement", "invalid", "moves", "approx_kl", "value_loss")
     assert all(last[f"{name}/{metric}"] == again[f"{name}/{metric}"] for name in BOTH for metric in named)
 
@@ -194,6 +208,12 @@ def test_from_the_command_line_two_are_trained_and_their_checkpoints_play(env, s
     matrix = called("eval", "cross-play", one, other, *few, sets=quick)["environments"][env]
     assert [[cell["games"] for cell in row["by_opponent"].values()] for row in matrix.values()] == [[2, 2], [2, 2]]
     assert all(cell["failed"] == 0 for row in matrix.values() for cell in row["by_opponent"].values())
+
+
+def test_each_has_a_role_of_its_own_or_all_seats_in_turn():
+    assert seats_in_turn(GamesConfig(env="dnd"), BOTH) == {POLICY: ("a", "b"), PARTNER: ("a", "b")}
+    fixed = seats_in_turn(GamesConfig(env="craigslist", seat="seller"), BOTH)
+    assert fixed == {POLICY: ("seller",), PARTNER: ("buyer",)}
 
 
 def test_an_episode_that_is_too_old_for_one_is_dropped_for_both():
