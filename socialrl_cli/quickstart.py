@@ -33,7 +33,7 @@ from socialrl_cli.config import load
 from socialrl_cli.engines.processes import process_context, warm_up
 from socialrl_cli.evals import EvalConfig, play_eval
 from socialrl_cli.evaluation import GameResult, difference, summary
-from socialrl_cli.output import note
+from socialrl_cli.output import note, plain
 from socialrl_cli.rollouts import RolloutConfig, run_rollout
 from socialrl_cli.runs import Run, write_text
 from socialrl_cli.toml_writer import dump
@@ -152,7 +152,7 @@ class Quickstart:
                 found = {name: play_eval(config, policy, run) for name, policy in self.models().items()}
                 run.done()
             found |= scripted.result()
-        write_text(self.run / "summary.json", json.dumps(self.summarise(found), indent=2) + "\n")
+        write_text(self.run / "summary.json", json.dumps(plain(self.summarise(found)), indent=2) + "\n")
 
     def summarise(self, found: Mapping[str, list[GameResult]]) -> dict[str, Any]:
         """The document of summary.json, without the seconds of the evaluation itself."""
@@ -192,7 +192,7 @@ class Quickstart:
             raise RunError(f"{self.run}: the quickstart is not finished; call it again without --show")
         document = json.loads(path.read_text(encoding="utf-8"))
         document["seconds"] = {**self.seconds, "total": round(sum(self.seconds.values()), 1)}
-        write_text(path, json.dumps(document, indent=2) + "\n")
+        write_text(path, json.dumps(plain(document), indent=2) + "\n")
         return document
 
     def transcript(self, episode: str) -> str:

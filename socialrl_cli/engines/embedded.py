@@ -50,6 +50,7 @@ class EmbeddedEngine:
         self._pending: dict[int, asyncio.Future[Any]] = {}
         host = ProcessHost if config.process else ThreadHost
         self._host: Host = host(model, tokenizer, config, model_name, self._answered)
+        self._places = places(model)
         self._published = self._mark()
 
     @property
@@ -79,7 +80,8 @@ class EmbeddedEngine:
         self._publishing += 1
         try:
             await self._answer(Publish(version, weights))
-            self.policy_version, self._published = version, self._mark()
+            self.policy_version, self._places = version, places(self._whole)
+            self._published = self._mark()
         finally:
             self._publishing -= 1
 
@@ -136,7 +138,7 @@ class EmbeddedEngine:
 
     def _mark(self) -> int:
         """Differs after every update of the weights in place, and when there are others."""
-        return hash(tuple((id(parameter), parameter._version) for parameter in self._whole.parameters()))
+        return hash(tuple((id(p), p._version) for p in (held[name] for held, name in self._places)))
 
     def _check_weights(self) -> None:
         if not self._publishing and self._mark() != self._published:
@@ -144,3 +146,9 @@ class EmbeddedEngine:
                 f"{self.model}: the weights have changed since version {self.policy_version} was published; "
                 "publish the new version before the next request, and update nothing while requests run"
             )
+
+
+def places(model: Any) -> list[tuple[dict[str, Any], str]]:
+    """Where the modules hold their parameters: reading these is much cheaper than asking a model for all it has."""
+    held = (module._parameters for module in model.modules())
+    return [(own, name) for own in held for name, parameter in own.items() if parameter is not None]

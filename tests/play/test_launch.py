@@ -1,14 +1,21 @@
 """The commands that own a run directory: configuration, resume, thresholds, the quickstart's folder."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from scenarios.errors import RunError
 from socialrl_cli import buffer, main
+from socialrl_cli.evals import EvalConfig
 from socialrl_cli.quickstart import Quickstart
 
 PLAY = ["rollout", "--policy", "scripted:linear", "--opponent", "scripted:conceder"]
+
+
+def no_games(*_):
+    """In place of the scripted policies' evaluation."""
+    return {}
 
 
 def line(capsys):
@@ -99,6 +106,22 @@ def test_the_seconds_of_an_interrupted_phase_count(tmp_path, monkeypatch):
     work = Quickstart.at(tmp_path / "q", 0)
     work.phase("ppo", lambda: None)
     assert work.seconds == {"ppo": 8.0}
+
+
+def test_the_result_of_a_quickstart_is_json_that_any_reader_takes(tmp_path, monkeypatch):
+    def refused(name):
+        raise ValueError(name)
+
+    monkeypatch.setattr(Quickstart, "summarise", lambda *_: {"trained": {"mean": 0.5, "sd": float("nan")}})
+    monkeypatch.setattr(Quickstart, "models", lambda _: {})
+    monkeypatch.setattr(Quickstart, "eval_config", lambda _: EvalConfig(policy="scripted:linear"))
+    monkeypatch.setattr("socialrl_cli.quickstart._play_scripted", no_games)
+    monkeypatch.setattr("socialrl_cli.quickstart.ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
+    work = Quickstart.at(tmp_path / "q", 0)
+    work.phase("evaluate", work.evaluate)
+    assert work.result()["trained"]["mean"] == 0.5
+    written = (tmp_path / "q" / "summary.json").read_text(encoding="utf-8")
+    assert json.loads(written, parse_constant=refused)["trained"] == {"mean": 0.5, "sd": None}
 
 
 def test_a_rollout_of_several_environments_shares_its_episodes_among_them(tmp_path, capsys):
