@@ -2,7 +2,8 @@
 
 Every row has a prompt and a response whose tokens are all trained; a step is a forward and a backward pass over all
 rows, a clipped gradient and an AdamW step. ppo's actor (no reference, no old-policy pass) and its critic (the values
-before the update and the regression on them) are timed apart. With `skewed` the lengths are spread around the same
+before the update and the regression on them) are timed apart; `parts` leaves some out, since what an earlier part has
+allocated (gradients, moments) is there for a later one. With `skewed` the lengths are spread around the same
 mean, most rows short and a few long. Rates are tokens per second: `tokens_per_s` counts all, `trained_tokens_per_s`
 the responses. `matmul_share` is the part of the machine's own matrix-product rate, measured in the same run, that the
 products of the model's weights amount to. Memory is what the step adds to the loaded model, in MB.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +26,8 @@ from algos.optim import adamw, take_step
 from algos.packing import token_budget
 from algos.policy import BatchTensors
 from algos.rows import ActorTokens, Row, actor_tokens
+
+PARTS = ("sft", "ppo_actor", "ppo_critic")
 
 
 def train_bench(
@@ -40,37 +43,35 @@ def train_bench(
     threads: int = 1,
     lora_rank: int = 0,
     dtype: str = "float32",
+    parts: Sequence[str] = PARTS,
 ) -> dict[str, Any]:
     """One JSON-able dict: settings, and for sft, the actor and the critic their rates, share and peak memory."""
     torch.set_num_threads(threads)
-    settings = dict(locals())
+    settings = dict(locals()) | {"parts": list(parts)}
     lora = LoraConfig(lora_rank, 2 * lora_rank) if lora_rank else None
-    models = load(ModelConfig(actor=model, critic=critic, lora=lora, dtype=dtype), critic=True)
+    models = load(ModelConfig(actor=model, critic=critic, lora=lora, dtype=dtype), critic="ppo_critic" in parts)
     batch = actor_tokens(rows(sequences, prompt_tokens, new_tokens, skewed, models.actor.config.vocab_size))
     tokens = int(sum(len(row.token_ids) for row in batch.rows))
     micro_tokens = micro_tokens or token_budget(models.actor)
     loaded_mb = meter.memory_mb("VmRSS")
     before = matmul_rate()
+    ways = {"sft": _sft_step, "ppo_actor": _actor_step, "ppo_critic": _critic_step}
     out = {
-        "sft": measure(_sft_step(models, batch, micro_tokens), steps, loaded_mb),
-        "ppo_actor": measure(_actor_step(models, batch, micro_tokens), steps, loaded_mb),
-        "ppo_critic": measure(_critic_step(models, batch, micro_tokens), steps, loaded_mb),
+        part: measure(way(models, batch, micro_tokens), steps, loaded_mb) for part, way in ways.items() if part in parts
     }
     rate = statistics.mean((before, matmul_rate()))
     backward = 1 if lora else 2  # frozen weights get no gradient of their own
-    work = {
-        "sft": products(models.actor, batch) * (1 + backward),
-        "ppo_actor": products(models.actor, batch) * (1 + backward),
-        "ppo_critic": products(models.critic, batch) * 4,  # once more before the update
-    }
     for name, figures in out.items():
+        passes = 4 if name == "ppo_critic" else 1 + backward  # values are computed once more before the update
+        work = passes * products(models.critic if name == "ppo_critic" else models.actor, batch)
         figures["tokens_per_s"] = round(tokens / figures["step_s"], 1)
         figures["trained_tokens_per_s"] = round(len(batch.ids) / figures["step_s"], 1)
-        figures["matmul_share"] = round(work[name] / figures["step_s"] / rate, 3)
+        figures["matmul_share"] = round(work / figures["step_s"] / rate, 3)
     return {
         "bench": "train",
         "settings": settings | {"micro_tokens": micro_tokens},
-        "parameters": {"actor": _count(models.actor), "critic": _count(models.critic)},
+        "parameters": {"actor": _count(models.actor)}
+        | ({} if models.critic is None else {"critic": _count(models.critic)}),
         "tokens": tokens,
         "trained_tokens": len(batch.ids),
         "longest_row": max(len(row.token_ids) for row in batch.rows),

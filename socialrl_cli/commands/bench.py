@@ -84,21 +84,27 @@ def train(
     threads: int = typer.Option(1, "--threads", help="Threads that torch computes with.", min=1),
     lora_rank: int = typer.Option(0, "--lora-rank", help="Train LoRA adapters of this rank; 0: all weights.", min=0),
     dtype: str = typer.Option("float32", "--dtype", help="float32 or bfloat16."),
+    part: list[str] = typer.Option([], "--part", help="Only sft, ppo_actor or ppo_critic; repeat (default: all)."),
     json: bool = Json,
 ) -> None:
     """Tokens a second and memory of sft and of ppo's actor and critic.
 
     \b
     Example: socialrl bench train --model tiny --sequences 32
+    Example: socialrl bench train --model tiny --part ppo_actor --skewed
     """
-    from socialrl_cli.bench.train import train_bench
+    from scenarios.errors import UsageError, nearest
+    from socialrl_cli.bench.train import PARTS, train_bench
     from socialrl_cli.models import resolve
+
+    if unknown := [name for name in part if name not in PARTS]:
+        raise UsageError(f"no part {unknown[0]!r}; {nearest(unknown[0], PARTS)}")
 
     _print(
         train_bench(
             resolve(model), critic=resolve(critic, critic=True) if critic else "", sequences=sequences,
             prompt_tokens=prompt_tokens, new_tokens=new_tokens, skewed=skewed, steps=steps, threads=threads,
-            lora_rank=lora_rank, dtype=dtype,
+            lora_rank=lora_rank, dtype=dtype, parts=part or PARTS,
         )
     )  # fmt: skip
 

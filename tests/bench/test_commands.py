@@ -22,3 +22,8 @@ def test_envs_counts_decisions_and_memory(capsys):
 def test_engine_refuses_what_it_cannot_measure(capsys, options, named):
     assert run(["bench", "engine", *options]) == 2
     assert named in capsys.readouterr().err
+
+
+def test_train_refuses_a_part_that_it_does_not_have(capsys):
+    assert run(["bench", "train", "--part", "actor"]) == 2
+    assert "no part 'actor'" in capsys.readouterr().err

@@ -57,3 +57,16 @@ def test_it_measures_each_part_on_its_own(tmp_path: Path) -> None:
         assert figures["tokens_per_s"] == pytest.approx(2 * figures["trained_tokens_per_s"], rel=0.01)
         assert 0 < figures["matmul_share"] < 1
         assert np.isfinite(list(figures.values())).all()
+
+
+def test_a_part_alone_loads_and_measures_nothing_else(tmp_path: Path) -> None:
+    threads = torch.get_num_threads()
+    try:
+        out = train_bench(
+            str(folder(tmp_path)), sequences=2, prompt_tokens=8, new_tokens=8, steps=1, parts=["ppo_actor"]
+        )
+    finally:
+        torch.set_num_threads(threads)
+    assert out["ppo_actor"]["tokens_per_s"] > 0
+    assert set(out["parameters"]) == {"actor"}
+    assert not {"sft", "ppo_critic"} & set(out)
