@@ -19,7 +19,7 @@ from envs import make, module
 from envs.core import Action, Answer, Environment, Event, Limits
 from envs.telling import one_line
 from scenarios.core import Scenario
-from scenarios.errors import DataError, RunError, UsageError
+from scenarios.errors import DataError, UsageError
 
 Json = dict[str, Any]
 
@@ -93,10 +93,10 @@ def append(path: str | os.PathLike[str], logs: Iterable[EpisodeLog]) -> None:
 
 
 def find(run: str | os.PathLike[str], episode: str) -> EpisodeLog:
-    """The episode of a run whose id is, or alone begins with, `episode`. Raises `RunError`."""
+    """The episode of a run whose id is, or alone begins with, `episode`. Raises `UsageError` where there is none."""
     folder = Path(run) / "events"
     if not folder.is_dir():
-        raise RunError(f"{run}: no run with episodes (there is no folder {folder})")
+        raise UsageError(f"{run}: no run with episodes (there is no folder {folder})")
     beginnings: dict[str, str] = {}
     some: list[str] = []
     for line in _lines(folder):
@@ -110,8 +110,8 @@ def find(run: str | os.PathLike[str], episode: str) -> EpisodeLog:
     if len(beginnings) == 1:
         return EpisodeLog.from_line(next(iter(beginnings.values())))
     if beginnings:
-        raise RunError(f"{run}: {len(beginnings)} episodes begin with {episode!r}: {', '.join([*beginnings][:3])} …")
-    raise RunError(f"{run}: no episode {episode!r}; {'there are e.g. ' + ', '.join(some) if some else 'it has none'}")
+        raise UsageError(f"{run}: {len(beginnings)} episodes begin with {episode!r}: {', '.join([*beginnings][:3])} …")
+    raise UsageError(f"{run}: no episode {episode!r}; {'there are e.g. ' + ', '.join(some) if some else 'it has none'}")
 
 
 def _lines(folder: Path) -> Iterator[str]:

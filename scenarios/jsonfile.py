@@ -15,7 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from scenarios.errors import DataError
+from scenarios.errors import DataError, UsageError
 
 SHOWN_CHARS = 60  # longest piece of a user's value that an error message repeats
 MOST_DIGITS = 300  # of an integer; floats end at 308
@@ -61,15 +61,16 @@ def loads(text: str) -> Any:
 
 
 def read_bytes(path: str | PathLike[str]) -> bytes:
-    """A file's content without a byte order mark; `-` reads standard input. Raises `DataError`."""
+    """A file's content without a byte order mark; `-` reads standard input. Raises `UsageError` where there is no such
+    file, `DataError` where it cannot be read."""
     if not str(path):
-        raise DataError("the name of a file is empty")
+        raise UsageError("the name of a file is empty")
     try:
         data = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
     except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
+        raise UsageError(f"{path}: no such file") from None
     except IsADirectoryError:
-        raise DataError(f"{path}: is a directory, expected a file") from None
+        raise UsageError(f"{path}: is a directory, expected a file") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise DataError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
     return data.removeprefix(BOM)

@@ -22,6 +22,7 @@ from envs.agents.remote import Remote
 from envs.agents.scripted import scripted
 from scenarios.errors import EngineError, ModelError, RunError, UsageError
 from socialrl_cli.engines.config import EngineConfig
+from socialrl_cli.engines.http11 import reach
 from socialrl_cli.participants import Participant, parse
 
 if TYPE_CHECKING:
@@ -106,7 +107,9 @@ class Cast:
 
     def adopt(self, name: str, engine: Engine, recorder: Recorder, harness: HarnessConfig) -> None:
         """Seat an engine that is somebody else's under the participant text `name`."""
-        self._opened[name] = Opened(engine, recorder, replace(harness, **self.override), owned=False)
+        harness = replace(harness, **self.override)
+        check_tools(engine, harness)
+        self._opened[name] = Opened(engine, recorder, harness, owned=False)
 
     def prepare(self, texts: tuple[str, ...]) -> None:
         """Open every participant, so that a wrong name fails before the first game."""
@@ -155,7 +158,9 @@ class Cast:
             engine = open_engine(self.engine_config, name=participant.text, path=path, work=folder)
             harness = read_harness(path)
         mode = "rl" if engine.capabilities.token_ids else "distill"
-        return Opened(engine, Recorder(engine, folder, mode=mode), replace(harness, **self.override), owned=True)
+        harness = replace(harness, **self.override)
+        check_tools(engine, harness)
+        return Opened(engine, Recorder(engine, folder, mode=mode), harness, owned=True)
 
     async def close(self) -> None:
         for opened in self._opened.values():
@@ -167,7 +172,7 @@ class Cast:
 
 def check_participants(texts: Sequence[str], env: str, present: Sequence[str] = ()) -> None:
     """Refuse what can be seen to be wrong without loading a model; `present` are the kinds among people and remote
-    programs that can sit down here. Raises UsageError."""
+    programs that can sit down here. Raises UsageError, and EngineError where nobody answers at a URL."""
     for text in texts:
         participant = parse(text)
         if participant.kind in PLACES and participant.kind not in present:
@@ -176,10 +181,26 @@ def check_participants(texts: Sequence[str], env: str, present: Sequence[str] = 
             scripted(env, participant.name, seed=0, options=participant.options)
         elif participant.kind == "python":
             _attribute(participant)
+        elif participant.kind == "openai":
+            _reach(participant)
         elif participant.kind in ("model", "run"):
             from socialrl_cli.models import check_participant
 
             check_participant(participant)
+
+
+def _reach(participant: Participant) -> None:
+    """See that somebody listens where a model is said to be."""
+    url = participant.url or ""
+    try:
+        reach(url)
+    except ValueError as error:  # a port that is no number
+        raise UsageError(f"participant {participant.text!r}: {error}") from error
+    except OSError as error:
+        what = error.strerror or error
+        raise EngineError(
+            f"participant {participant.text!r}: {url} cannot be reached ({what}); is the server up?"
+        ) from error
 
 
 def check_harness(harness: HarnessOverride, envs: Sequence[str]) -> None:
@@ -187,6 +208,17 @@ def check_harness(harness: HarnessOverride, envs: Sequence[str]) -> None:
     if harness.scaffold == "tom":
         for env in envs:
             tom.mind_of(env)
+
+
+def check_tools(engine: Engine, harness: HarnessConfig) -> None:
+    """Refuse, before a game, to offer functions through a template that does not write them. Raises ModelError."""
+    tokenizer = getattr(engine, "tokenizer", None)  # a server elsewhere keeps its own
+    if harness.format == "tools" and tokenizer is not None:
+        from socialrl_cli.rendering import Renderer
+
+        offered = {"name": "accept", "description": "close", "parameters": {"type": "object", "properties": {}}}
+        question = [{"role": "user", "content": "Which move?"}]
+        Renderer(tokenizer).text(question, [{"type": "function", "function": offered}])
 
 
 def _model_seat(opened: Opened, env: str, seed: int, session: str, failed: Callable[[str], None]) -> Seat:

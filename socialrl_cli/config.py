@@ -46,6 +46,22 @@ class Given:
     origin: str
 
 
+class Option(str):
+    """A `key=value` that a command's option stands for; messages name what was typed."""
+
+    origin: str
+
+    def __new__(cls, key: str, value: object, typed: str) -> Option:
+        new = super().__new__(cls, f"{key}={value}")
+        new.origin = f"{typed} {value}"
+        return new
+
+
+def options(values: Mapping[str, object]) -> list[str]:
+    """Those of a command's options that were given, for keys of the same name."""
+    return [Option(key, value, f"--{key}") for key, value in values.items() if value not in ("", None)]
+
+
 def load(kind: type[T], recipe: str | Path | None = None, sets: Sequence[str] = ()) -> T:
     """Build `kind` from a recipe (a packaged name or a path; None: defaults alone) and `--set` values."""
     path = None if recipe is None else find_recipe(recipe)
@@ -127,7 +143,7 @@ def apply_sets(tree: Mapping[str, Any], sets: Sequence[str]) -> dict[str, Any]:
             below = here.get(part)
             here[part] = dict(below) if isinstance(below, Mapping) else {}
             here = here[part]
-        here[path[-1]] = Given(value.strip(), f"--set {item}")
+        here[path[-1]] = Given(value.strip(), getattr(item, "origin", f"--set {item}"))
     return result
 
 
@@ -151,7 +167,7 @@ def build(kind: type[T], tree: Any, source: str, at: str = "") -> T:
         return kind(**values)
     except ValueError as error:
         table = f"{at.rstrip('.')}: " if at else ""
-        raise UsageError(f"{_origins(tree, source)}: {table}{error}") from error
+        raise UsageError(f"{_origins(tree, source, str(error))}: {table}{error}") from error
 
 
 def _meant(kind: type, key: str, at: str) -> str:
@@ -265,8 +281,11 @@ def _origin(value: Any, source: str) -> str:
     return value.origin if isinstance(value, Given) else source
 
 
-def _origins(tree: Mapping[str, Any], source: str) -> str:
-    """Where the values of a table were given: the file, and each `--set`."""
+def _origins(tree: Mapping[str, Any], source: str, fault: str) -> str:
+    """Where the value was given whose key the fault begins with; else all places: the file, and each `--set`."""
+    named = tree.get(fault.replace(":", ",").partition(",")[0])
+    if isinstance(named, Given):
+        return named.origin
     sets = [value.origin for value in tree.values() if isinstance(value, Given)]
     whole = len(sets) == len(tree) or source == "--set"
     return ", ".join(sets if whole and sets else [source, *sets])

@@ -12,11 +12,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from scenarios.errors import RunError
+from scenarios.errors import RunError, UsageError
 from socialrl_cli import rundir
-from socialrl_cli.config import load
+from socialrl_cli.config import find_recipe, load, recipe_info
 from socialrl_cli.episodes import collect_seldom
-from socialrl_cli.output import emit
+from socialrl_cli.output import emit, note
 from socialrl_cli.runs import Run
 from socialrl_cli.toml_writer import dump
 from socialrl_cli.trainers import Trainers, work_together
@@ -34,10 +34,19 @@ def resolved(
     kind: type[T], recipe: str, sets: Sequence[str], run: Path | None, default: str, resume: bool, table: str = ""
 ) -> tuple[T, Path]:
     """The configuration and the run directory. `table`: where a bare `--set` key belongs that is no top-level one."""
+    if recipe:
+        _check_recipe(recipe, default)
     path = run or Path("runs") / (Path(recipe).stem if recipe else default)
     sets = [_in_table(kind, item, table) for item in sets] if table else sets
     kept = path / "config.toml" if resume and not recipe and rundir.is_run(path) else None
     return load(kind, kept or recipe or None, sets), path
+
+
+def _check_recipe(recipe: str, command: str) -> None:
+    """Refuse a recipe that says it is another command's. Raises UsageError."""
+    meant = recipe_info(find_recipe(recipe)).command
+    if meant and command not in meant.split():
+        raise UsageError(f"{recipe} is a recipe for another command: socialrl {meant} {recipe}")
 
 
 def _in_table(kind: Any, item: str, table: str) -> str:
@@ -66,14 +75,16 @@ def launch(
     With several `trainers` it is the work of as many processes, and None where the first of them is elsewhere."""
     config, path = resolved(kind, recipe, sets, run, default, resume, table)
     if resume and not rundir.is_run(path):
-        raise RunError(f"{path}: there is no run to resume; start it without --resume")
+        raise UsageError(f"{path}: there is no run to resume; start it without --resume")
     if dry_run:
         print(dump(config), end="")
         return None
     check(config)
     if resume:
         refuse_changes(path, dump(config))
-    if trainers is not None and trainers.several:
+    if resume and (document := _finished(path, dump(config))) is not None:
+        note(f"{path}: finished already, nothing is left to do")
+    elif trainers is not None and trainers.several:
         task = {"kind": _name(kind), "work": _name(work), "config": dump(config), "run": str(path)}
         found = work_together(trainers, task | {"resume": resume, "clean": clean})
         if found is None:
@@ -83,12 +94,19 @@ def launch(
         collect_seldom()
         with Run.open(path, dump(config), resume=resume, clean=clean) as opened:
             document = work(config, opened)
+            opened.keep_result(document)
     emit(document, as_json=as_json, show=lambda console: show(console, document))
     return document
 
 
 def _name(thing: Any) -> str:
     return f"{thing.__module__}:{thing.__qualname__}"
+
+
+def _finished(path: Path, config: str) -> dict[str, Any] | None:
+    """What is to be printed again, where a resume with this configuration has nothing to do."""
+    found = rundir.result(path)
+    return None if found is None or rundir.differences(rundir.read_config(path), config) else found
 
 
 def refuse_changes(path: Path, config: str) -> None:

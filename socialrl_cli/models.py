@@ -18,8 +18,10 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.request import getproxies
 
 from scenarios.errors import ModelError, UsageError
+from socialrl_cli.engines.http11 import reach
 from socialrl_cli.participants import Participant, parse
 
 if TYPE_CHECKING:
@@ -62,8 +64,24 @@ def _folder(name: str) -> str:
     if path.exists():
         raise ModelError(f"{path}: expected a model folder or a .gguf file")
     if name.count("/") == 1 and not name.startswith((".", "/", "~")):
+        _check_hub(name)
         return name
     raise UsageError(f"no model {name!r}: no such folder, and no hub id (NAMESPACE/NAME)")
+
+
+def _check_hub(name: str) -> None:
+    """Say at once that a model can come from nowhere, instead of after a minute of tries. Raises ModelError."""
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    if constants.HF_HUB_OFFLINE or getproxies() or isinstance(try_to_load_from_cache(name, "config.json"), str):
+        return
+    try:
+        reach(constants.ENDPOINT)
+    except OSError as error:
+        raise ModelError(
+            f"{name}: there is no such folder, the cache does not have it, and {constants.ENDPOINT} cannot be reached "
+            f"({error.strerror or error}); write ./{name} if you mean a folder"
+        ) from error
 
 
 def resolve_participant(participant: Participant) -> str:

@@ -27,7 +27,7 @@ from typing import Any
 
 from envs.agents.scripted import names
 from envs.replay import find, transcript
-from scenarios.errors import RunError
+from scenarios.errors import RunError, UsageError
 from socialrl_cli import rundir
 from socialrl_cli.config import load
 from socialrl_cli.engines.processes import process_context, warm_up
@@ -59,7 +59,7 @@ class Quickstart:
         if run.is_dir() and any(run.iterdir()) and not phases.exists():
             raise RunError(f"{run} is not empty and holds no quickstart; choose another --run")
         if begun and not phases.exists():
-            raise RunError(f"{run}: no quickstart has been begun here")
+            raise UsageError(f"{run}: no quickstart has been begun here")
         if not phases.exists():
             run.mkdir(parents=True, exist_ok=True)
             write_text(phases, json.dumps({"seed": seed, "seconds": {}}) + "\n")

@@ -1,6 +1,7 @@
 """What a run directory holds, read without owning it.
 
     config.toml          resolved; its first line marks the folder as a run's
+    result.json          what a command that has done all its work has printed
     metrics.jsonl        one JSON object a line, with its step
     checkpoints/step-N   whole folders; N = steps finished; where several delegates are trained, a sub-folder for each
     checkpoints/best.json  {"step", "score"} of the best validation; best-NAME.json of one delegate of several
@@ -22,6 +23,7 @@ from typing import Any
 from scenarios.errors import RunError, UsageError
 
 MARK = "# socialrl run"
+RESULT = "result.json"
 STEP = re.compile(r"step-(\d+)")
 
 
@@ -37,6 +39,12 @@ def is_run(path: Path) -> bool:
 def read_config(path: Path) -> str:
     """The resolved configuration of a run, as TOML without the mark."""
     return (path / "config.toml").read_text(encoding="utf-8").partition("\n")[2]
+
+
+def result(run: Path) -> dict[str, Any] | None:
+    """What the command printed that has finished this run; None while something is left to do."""
+    path = run / RESULT
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def steps(run: Path) -> list[int]:
@@ -71,6 +79,15 @@ def delegates(folder: Path) -> list[str]:
     return sorted(item.parent.name for item in folder.glob("*/actor"))
 
 
+def contents(path: Path) -> str:
+    """What there is instead of a checkpoint, in words."""
+    if (path / "eval").is_dir():
+        return "an evaluation and no checkpoint"
+    if any((path / "buffer").glob("*")) or any((path / "events").glob("*")):
+        return "episodes and no checkpoint"
+    return "a run with no checkpoint yet" if is_run(path) else "no run"
+
+
 def find_checkpoint(run: str | Path, step: int | str | None = None) -> Path:
     """The folder of what `run:DIR[/DELEGATE][@STEP]` names: a checkpoint, or a delegate's part of it. The step is a
     number, "best" or "latest"; None: best, else latest."""
@@ -81,7 +98,7 @@ def find_checkpoint(run: str | Path, step: int | str | None = None) -> Path:
         raise UsageError(f"no run directory {path}")
     known, marked = steps(path), best(path, delegate)
     if not known:
-        raise UsageError(f"{path} holds no checkpoint yet")
+        raise UsageError(f"{path} holds {contents(path)}; a model comes from a run of socialrl train")
     there = delegates(checkpoint(path, known[-1]))
     if delegate not in (there or [""]):
         names = " or ".join(f"run:{path}/{name}" for name in there) or f"run:{path}"

@@ -62,7 +62,7 @@ class Run:
         if resume and clean:
             raise UsageError("--resume continues a run and --clean starts it over: give one of them")
         if resume and not rundir.is_run(path):
-            raise RunError(f"{path}: there is no run to resume; start it without --resume")
+            raise UsageError(f"{path}: there is no run to resume; start it without --resume")
         with _disk(path, "cannot be opened", "choose another --run"):
             made = not path.exists()
             path.mkdir(parents=True, exist_ok=True)
@@ -90,6 +90,7 @@ class Run:
             (path / name).mkdir(exist_ok=True)
         for folder in (path, path / "checkpoints"):
             _sweep(folder)
+        (path / rundir.RESULT).unlink(missing_ok=True)
         if resume:
             _truncate(path, max(rundir.steps(path), default=0))
         attempts = [int(log.stem) for log in (path / "attempts").glob("*.log") if log.stem.isdigit()]
@@ -166,6 +167,12 @@ class Run:
     def done(self) -> None:
         """All the work is done: leaving the run is not an interruption any more."""
         self.finished = True
+
+    def keep_result(self, document: Mapping[str, Any]) -> None:
+        """Leave what a finished command has to say, for a resume that finds nothing left to do."""
+        if self.finished:
+            with _disk(self.path, f"{rundir.RESULT} could not be written"):
+                write_text(self.path / rundir.RESULT, json.dumps(plain(document)) + "\n")
 
     def _write(self, file: IO[str], text: str) -> None:
         with _disk(self.path, f"{Path(file.name).name} could not be written"):

@@ -71,7 +71,10 @@ async def _readable(handle: int) -> bytes:
     """What a descriptor has to say, as soon as it says something; b"" at its end."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
-    loop.add_reader(handle, ready.set)
+    try:
+        loop.add_reader(handle, ready.set)
+    except PermissionError:  # nothing to wait for: /dev/null, for example, has always something to say
+        ready.set()
     try:
         await ready.wait()
     finally:

@@ -87,7 +87,9 @@ def _work(task: Mapping[str, Any], rank: int) -> Any:
     with Run.open(path, task["config"], resume=task["resume"], clean=task["clean"]) as run:
         signal.signal(signal.SIGTERM, _end)  # from the launcher: another process is gone
         distributed.first(lambda: run.attempt)
-        return work(config, run)
+        document = work(config, run)
+        run.keep_result(document)
+        return document
 
 
 def _named(name: str) -> Any:

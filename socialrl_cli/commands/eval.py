@@ -65,6 +65,7 @@ def evaluate(
         return
     from tempfile import TemporaryDirectory
 
+    from socialrl_cli.config import options
     from socialrl_cli.engines.config import engine_sets
     from socialrl_cli.evals import EvalConfig, check, run_eval
     from socialrl_cli.launch import as_list, launch
@@ -84,7 +85,7 @@ def evaluate(
         "policy": policy, "split": split, "scenarios": scenarios, "trials": trials, "repeats": repeats,
         "seats": seats, "seed": seed, "temperature": temperature,
     }  # fmt: skip
-    given = [f"{key}={value}" for key, value in plain.items() if value not in ("", None)]
+    given = options(plain)
     given += [f"envs={as_list(env)}"] if env else []
     given += engine_sets(engine)
     given += [f"opponents={as_list(opponent)}"] if opponent else []

@@ -41,12 +41,13 @@ def rollout(
     Example: socialrl rollout --env all --policy scripted:planner -n 600
     Example: socialrl rollout --policy model:tiny -n 10 --set harness.format=schema --set harness.scaffold=tom
     """
+    from socialrl_cli.config import options
     from socialrl_cli.engines.config import engine_sets
     from socialrl_cli.launch import as_list, launch
     from socialrl_cli.rollouts import RolloutConfig, check, run_rollout
 
     plain = {"split": split, "episodes": episodes, "seed": seed}
-    given = [f"{key}={value}" for key, value in plain.items() if value not in ("", None)]
+    given = options(plain)
     given += [f"envs={as_list(env)}"] if env else []
     given += [f"policies={as_list(policy)}"] if policy else []
     given += engine_sets(engine)

@@ -9,6 +9,7 @@ answer that is not HTTP; deadlines are the caller's, and a request that is cance
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,13 @@ HEAD_BYTES = 64 * 1024  # of an answer's head, at most
 BODY_BYTES = 1024**3
 CONNECT_S = 10.0
 BODILESS = (204, 304)
+
+
+def reach(url: str) -> None:
+    """See that somebody listens there. Raises OSError, and ValueError for what is no URL."""
+    parts = urlsplit(url)
+    address = (parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+    socket.create_connection(address, timeout=CONNECT_S).close()
 
 
 @dataclass(frozen=True, slots=True)

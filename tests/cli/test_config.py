@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scenarios.errors import DataError, UsageError
-from socialrl_cli.config import apply_sets, find_recipe, load, load_json, loads
+from socialrl_cli.config import apply_sets, find_recipe, load, load_json, loads, options
 from socialrl_cli.toml_writer import dump
 
 
@@ -137,14 +137,19 @@ def test_a_bad_set_value_is_refused_and_named(item: str, message: str) -> None:
     assert str(caught.value) == message
 
 
-def test_a_bad_combination_names_the_file_and_each_set_value(tmp_path: Path) -> None:
+def test_a_value_that_its_table_refuses_is_named_where_it_was_given(tmp_path: Path) -> None:
     path = written(tmp_path, "[train]\nlr = 1\n")
     with pytest.raises(UsageError) as caught:
         load(Config, path, ["name=x", "train.steps=-5"])
-    assert str(caught.value) == f"{path}, --set train.steps=-5: train: steps, got -5, expected at least 0"
+    assert str(caught.value) == "--set train.steps=-5: train: steps, got -5, expected at least 0"
+    with pytest.raises(UsageError) as caught:
+        load(Config, written(tmp_path, "[train]\nsteps = -5\n"), ["train.lr=2"])
+    assert str(caught.value) == f"{path}, --set train.lr=2: train: steps, got -5, expected at least 0"
     with pytest.raises(UsageError) as caught:
         load(Train, None, ["steps=-5"])
     assert str(caught.value) == "--set steps=-5: steps, got -5, expected at least 0"
+    with pytest.raises(UsageError, match=r"^--steps -5: steps, got -5, expected at least 0$"):
+        load(Train, None, options({"steps": -5, "lr": None}))
 
 
 def test_a_missing_required_key_is_named(tmp_path: Path) -> None:

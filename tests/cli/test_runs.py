@@ -51,7 +51,7 @@ def test_starting_into_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> 
     (other / "thesis.txt").write_text("mine")
     with pytest.raises(RunError, match="is not empty and holds no run: choose another --run"):
         Run.open(other)
-    with pytest.raises(RunError, match="there is no run to resume"):
+    with pytest.raises(UsageError, match="there is no run to resume"):
         Run.open(other, resume=True)
     with pytest.raises(RunError, match="--clean removes only what a run has written"):
         Run.open(other, clean=True)
@@ -60,7 +60,7 @@ def test_starting_into_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> 
 
 
 def test_resume_of_nothing_creates_nothing(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="there is no run to resume; start it without --resume"):
+    with pytest.raises(UsageError, match="there is no run to resume; start it without --resume"):
         Run.open(tmp_path / "run", resume=True)
     assert not (tmp_path / "run").exists()
     with pytest.raises(UsageError, match="give one of them"):
@@ -169,8 +169,17 @@ def test_the_newest_checkpoints_and_the_best_one_are_kept(tmp_path: Path) -> Non
 def test_a_run_without_a_checkpoint_or_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no run directory"):
         find_checkpoint(tmp_path / "none")
-    with pytest.raises(UsageError, match="holds no checkpoint yet"):
+    with pytest.raises(UsageError, match="holds no run; a model comes from a run of socialrl train"):
         find_checkpoint(tmp_path)
+    with Run.open(tmp_path / "run"):
+        pass
+    with pytest.raises(UsageError, match="holds a run with no checkpoint yet"):
+        find_checkpoint(tmp_path / "run")
+    for folder, words in (("events", "episodes"), ("eval", "an evaluation")):
+        (tmp_path / "run" / folder).mkdir()
+        (tmp_path / "run" / folder / "file").touch()
+        with pytest.raises(UsageError, match=f"holds {words} and no checkpoint"):
+            find_checkpoint(tmp_path / "run")
 
 
 def test_two_processes_do_not_write_one_run(tmp_path: Path) -> None:

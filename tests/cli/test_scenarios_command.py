@@ -134,7 +134,7 @@ def test_check_reads_several_files_and_standard_input(capsys, tmp_path, monkeypa
 @pytest.mark.parametrize("name", ["none.jsonl", ""])
 def test_check_of_no_file_says_so(capsys, tmp_path, name):
     code, out, err = result(capsys, "check", tmp_path / name)
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert err.startswith(f"socialrl: error: {tmp_path / name}: ")
 
 

@@ -124,7 +124,7 @@ def test_an_unknown_environment_is_wrong_usage(capsys, tmp_path):
 
 def test_missing_files_and_directories_are_said(capsys, tmp_path):
     for path, message in ((tmp_path / "none", "no such file"), (tmp_path, "is a directory")):
-        assert run(["score", "--env", "dnd", "--scenario", str(path), "--outcome", "x"]) == 1
+        assert run(["score", "--env", "dnd", "--scenario", str(path), "--outcome", "x"]) == 2
         assert message in capsys.readouterr().err
 
 

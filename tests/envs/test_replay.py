@@ -11,7 +11,7 @@ from envs.agents.scripted import scripted
 from envs.core import Action, run
 from envs.replay import EpisodeLog, append, find, replay, transcript
 from scenarios.core import Scenario, packaged
-from scenarios.errors import DataError, RunError, UsageError
+from scenarios.errors import DataError, UsageError
 from socialrl_cli import main
 
 SCENARIO = Scenario(
@@ -108,11 +108,11 @@ async def test_a_transcript_reads_as_a_conversation():
 async def test_an_episode_is_found_by_its_id_or_its_beginning(folder):
     assert find(folder, "e-20").episode_id == "e-20"
     assert find(folder, "e-1").episode_id == "e-1"
-    with pytest.raises(RunError, match="2 episodes begin with 'e-2': e-20, e-21"):
+    with pytest.raises(UsageError, match="2 episodes begin with 'e-2': e-20, e-21"):
         find(folder, "e-2")
-    with pytest.raises(RunError, match=r"no episode 'x'; there are e.g. e-1, e-20, e-21"):
+    with pytest.raises(UsageError, match=r"no episode 'x'; there are e.g. e-1, e-20, e-21"):
         find(folder, "x")
-    with pytest.raises(RunError, match="no run with episodes"):
+    with pytest.raises(UsageError, match="no run with episodes"):
         find(folder / "events", "e-1")
 
 
@@ -121,7 +121,7 @@ async def test_a_torn_line_hurts_no_other(folder):
     path.write_bytes(path.read_bytes()[:-40])
     append(path, [await episode("e-30")])
     assert find(folder, "e-30").episode_id == "e-30"
-    with pytest.raises(RunError, match="no episode 'e-21'"):
+    with pytest.raises(UsageError, match="no episode 'e-21'"):
         find(folder, "e-21")
 
 
@@ -148,7 +148,7 @@ def test_the_command_shows_one_episode(folder, capsys):
     assert [event["seq"] for event in document["events"]] == list(range(len(document["events"])))
 
 
-@pytest.mark.parametrize(("words", "code"), [(["e-2"], 1), (["e-1", "--seat", "z"], 2)])
+@pytest.mark.parametrize(("words", "code"), [(["e-2"], 2), (["e-1", "--seat", "z"], 2)])
 def test_the_command_names_what_it_cannot_find(folder, capsys, words, code):
     assert main.run(["replay", str(folder), *words]) == code
     assert len(capsys.readouterr().err.strip().splitlines()) == 1

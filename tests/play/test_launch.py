@@ -1,16 +1,37 @@
 """The commands that own a run directory: configuration, resume, thresholds, the quickstart's folder."""
 
 import json
+import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from scenarios.errors import RunError
+from scenarios.errors import RunError, UsageError
 from socialrl_cli import buffer, main
 from socialrl_cli.evals import EvalConfig
 from socialrl_cli.quickstart import Quickstart
 
 PLAY = ["rollout", "--policy", "scripted:linear", "--opponent", "scripted:conceder"]
+
+
+def test_a_finished_run_is_not_begun_again(tmp_path, capsys, monkeypatch):
+    folder = str(tmp_path / "r")
+    assert main.run([*PLAY, "-n", "2", "--run", folder, "--json"]) == 0
+    before = json.loads(capsys.readouterr().out)
+    monkeypatch.setattr("socialrl_cli.rollouts.run_rollout", None)
+    assert main.run(["rollout", "--run", folder, "--resume", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == before
+    assert "finished already, nothing is left to do" in err
+
+
+def test_a_model_whose_server_is_down_leaves_no_folder(tmp_path, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    who = f"openai:M@http://127.0.0.1:{port}/v1"
+    assert main.run(["rollout", "--policy", who, "-n", "1", "--run", str(tmp_path / "r")]) == 1
+    assert f"http://127.0.0.1:{port}/v1 cannot be reached" in line(capsys)
+    assert not list(tmp_path.iterdir())
 
 
 def no_games(*_):
@@ -53,6 +74,9 @@ def test_a_resume_that_would_change_the_games_is_refused(tmp_path, capsys):
     ("argv", "named"),
     [
         (["rollout"], "nobody to watch"),
+        (["rollout", "quickstart-sft"], "is a recipe for another command: socialrl train sft quickstart-sft"),
+        (["train", "sft", "quickstart"], "is a recipe for another command: socialrl train ppo quickstart"),
+        (["eval", "--policy", "scripted:linear", "--seats", "two"], "error: --seats two: "),
         (["rollout", "--policy", "scripted:lineer"], "linear"),
         (["rollout", "--policy", "scripted:linear", "--env", "dndd"], "dnd"),
         (["rollout", "--policy", "scripted:linear", "--split", "tset"], "tset"),
@@ -89,7 +113,7 @@ def test_a_quickstart_goes_on_only_in_its_own_folder_and_with_its_own_seed(tmp_p
     (tmp_path / "other" / "file").touch()
     with pytest.raises(RunError, match="holds no quickstart"):
         Quickstart.at(tmp_path / "other", 0)
-    with pytest.raises(RunError, match="no quickstart has been begun"):
+    with pytest.raises(UsageError, match="no quickstart has been begun"):
         Quickstart.at(tmp_path / "never", 0, begun=True)
     assert not (tmp_path / "never").exists()
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 
-from scenarios.errors import UsageError
+from scenarios.errors import ModelError, UsageError
 from socialrl_cli.models import resolve
 from socialrl_cli.runs import Run
 
@@ -21,3 +22,16 @@ def test_a_run_names_the_actor_and_the_critic_of_its_best_checkpoint(tmp_path: P
     assert resolve(f"run:{tmp_path}/run@2", critic=True) == str(checkpoints / "step-2" / "critic")
     with pytest.raises(UsageError, match="has no checkpoint 3; it has 1, 2, best, latest"):
         resolve(f"run:{tmp_path}/run@3")
+
+
+def test_a_hub_that_cannot_be_reached_is_said_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from huggingface_hub import constants
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        monkeypatch.setattr(constants, "ENDPOINT", url)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr("socialrl_cli.models.getproxies", dict)
+        assert resolve("nosuch/model") == "nosuch/model"
+    with pytest.raises(ModelError, match=f"nosuch/model: .* {url} cannot be reached .*; write ./nosuch/model"):
+        resolve("nosuch/model")

@@ -92,6 +92,17 @@ def test_a_file_may_be_standard_input(tmp_path):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+def test_an_input_that_has_nothing_to_say_ends_the_game(tmp_path):
+    done = subprocess.run(
+        program("--run", str(tmp_path / "run"), *GAME),
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert b"the person has left: standard input has ended" in done.stderr
+    (game,) = read_games(tmp_path / "run")
+    assert (game.outcome, game.decisions) == ("aborted", 0)
+
+
 def until(master, words, seen=b""):
     """Read a terminal until it has shown the words."""
     ends = time.monotonic() + 30

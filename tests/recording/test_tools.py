@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from envs.agents.scripted import scripted as scripted_agent
 from envs.core import run
 from scenarios.core import packaged
 from scenarios.errors import ModelError
+from socialrl_cli.cast import check_tools
 from socialrl_cli.engines.base import Capabilities, Sampling, write_answer
 from socialrl_cli.recorder import Recorder
 from socialrl_cli.sessions import segments
@@ -100,6 +102,13 @@ async def test_a_template_that_writes_no_functions_is_refused(tokenizer: Any, tm
     tools = [{"type": "function", "function": {"name": "accept", "parameters": {"type": "object", "properties": {}}}}]
     with pytest.raises(ModelError, match="its chat template writes no tools; ask for json or schema instead"):
         await recorder.chat("s", {"messages": [{"role": "user", "content": "hello"}], "tools": tools})
+
+
+def test_such_a_template_is_refused_before_the_first_game(tokenizer: Any) -> None:
+    engine: Any = SimpleNamespace(tokenizer=tokenizer)
+    with pytest.raises(ModelError, match="its chat template writes no tools"):
+        check_tools(engine, HarnessConfig(format="tools"))
+    check_tools(engine, HarnessConfig(format="json"))
 
 
 async def test_a_server_elsewhere_gets_functions_and_schemas_as_they_were_asked(scripted: Any, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from scenarios.errors import DataError
+from scenarios.errors import DataError, UsageError
 from scenarios.jsonfile import documents, is_int, loads, rows, shown
 
 
@@ -72,11 +72,11 @@ def test_a_bad_document_is_refused_with_its_place(tmp_path, content, reason):
 
 
 def test_what_is_no_readable_file_is_said(tmp_path):
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(UsageError, match="no such file"):
         documents(tmp_path / "none.json")
-    with pytest.raises(DataError, match="is a directory"):
+    with pytest.raises(UsageError, match="is a directory"):
         documents(tmp_path)
-    with pytest.raises(DataError, match="the name of a file is empty"):
+    with pytest.raises(UsageError, match="the name of a file is empty"):
         documents("")
     with pytest.raises(DataError, match="cannot be read"):
         documents("a\0b")

@@ -160,9 +160,9 @@ def test_a_split_is_named_or_is_a_file(tmp_path):
     assert core.resolve("dnd", str(path)) == (Scenario.from_json(ROW),)
     with pytest.raises(UsageError, match="unknown split 'tets'; did you mean 'test'"):
         core.resolve("dnd", "tets")
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(UsageError, match="no such file"):
         core.resolve("dnd", str(tmp_path / "none.jsonl"))
-    with pytest.raises(DataError, match="is a directory"):
+    with pytest.raises(UsageError, match="is a directory"):
         core.resolve("dnd", str(tmp_path))
     with pytest.raises(UsageError, match="unknown environment 'chess'"):
         core.resolve("chess", "test")

@@ -98,7 +98,7 @@ def test_ctrl_c_aborts_and_records_what_is_open_and_a_resume_goes_on(tmp_path):
         (["--set", "limits.moves=3"], 2, "limits.moves"),
         (["--port", "70000"], 2, "'--port'"),
         (["--max-open", "0"], 2, "'--max-open'"),
-        (["--resume"], 1, "there is no run to resume"),
+        (["--resume"], 2, "there is no run to resume"),
     ],
 )
 def test_wrong_use_is_one_line_and_leaves_no_folder(words, code, message, tmp_path, capfd):
