@@ -64,6 +64,8 @@ def show(
 ) -> None:
     """Show one scenario and each seat's reference m, the utility at which its reward curve is steepest.
 
+    --json gives the scenario alone, as it stands in a file.
+
     \b
     Example: socialrl scenarios show dnd-1.3.1-1.1.6-0.1.7
     """
@@ -83,7 +85,7 @@ def show(
     lines = [*head, game]
     if None not in references.values():
         lines.append("m      " + ", ".join(f"{seat} {m}" for seat, m in references.items()))
-    emit({**scenario.to_json(), "references": references}, as_json=json, show=_printed(lines))
+    emit(scenario.to_json(), as_json=json, show=_printed(lines))  # as in a file, which `check` and `score` take
 
 
 @app.command()
