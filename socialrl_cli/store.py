@@ -51,7 +51,7 @@ class Store:
             self._known = set(read(run / "buffer", columns=["episode_id"])["episode_id"].to_pylist())
         (run / "events").mkdir(parents=True, exist_ok=True)
         self._events: IO[str] | None = None
-        self._logged = 0
+        self._logged, self._failed = 0, False
         _end_line(run / GAMES)
         self._games = open(run / GAMES, "a", encoding="utf-8")  # noqa: SIM115  (open as long as the store)
 
@@ -74,8 +74,8 @@ class Store:
             self._games.write("".join(json.dumps(asdict(result)) + "\n" for result in results))
             self._games.flush()
         except OSError as error:
-            raise RunError(f"{self.run}: an episode could not be written: {error.strerror or error}; "
-                           "mend it, then continue with --resume") from error  # fmt: skip
+            self._failed = True
+            raise self._refused("an episode", error) from error
         self.finished[game.episode_id] = results[-1]
         self.results |= {(result.episode_id, result.policy): result for result in results}
         return found
@@ -102,10 +102,19 @@ class Store:
             self._buffer.flush()
 
     def close(self) -> None:
-        self.flush()
-        if self._events is not None:
-            self._events.close()
-        self._games.close()
+        """Close every file. Raises RunError where the disk refuses the rest, unless it has before."""
+        faults: list[OSError | RunError] = []
+        for end in (self.flush, *(file.close for file in (self._events, self._games) if file is not None)):
+            try:
+                end()
+            except (OSError, RunError) as error:
+                faults.append(error)
+        if faults and not self._failed:
+            raise self._refused("the last episodes", faults[0]) from faults[0]
+
+    def _refused(self, what: str, error: OSError | RunError) -> RunError:
+        reason = getattr(error, "strerror", None) or error
+        return RunError(f"{self.run}: {what} could not be written: {reason}; mend it, then continue with --resume")
 
     def __enter__(self) -> Store:
         return self

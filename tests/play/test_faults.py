@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
+from pathlib import Path
 
 import pytest
 import torch
@@ -20,7 +22,7 @@ threads = 1
 [model]
 actor = "{actor}"
 critic = "{critic}"
-{partner}
+{more}
 [games]
 opponents = ["scripted:linear", "scripted:boulware"]
 max_tokens = 24
@@ -107,6 +109,25 @@ def weights(run, delegate):
     return load_file(run / "checkpoints" / f"step-{STEPS}" / delegate / "actor" / "model.safetensors")
 
 
+def check_whole(run, document, labels, steps, log):
+    """As many steps, episodes and rows as there should be, each once. `labels`: the delegates' before their figures."""
+    assert document["step"] == steps, log
+    assert all(document[f"{label}policy_version"] == document["step"] - warm(run) for label in labels.values())
+    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in metrics] == list(range(1, steps + 1))
+    assert all([row[f"{label}episodes"] for row in metrics] == [BATCH] * steps for label in labels.values())
+    assert len(finished(run)) == steps * BATCH * len(labels), log
+    rows = buffer.read(run / "buffer")
+    segments = list(zip(*(rows[name].to_pylist() for name in ("episode_id", "seat", "segment")), strict=True))
+    assert len(segments) == len(set(segments)), log
+    assert {episode for episode, _, _ in segments} == {episode for episode, _ in finished(run)}
+
+
+def warm(run):
+    """Steps that train the critic alone, and publish nothing."""
+    return tomllib.loads((run / "config.toml").read_text())["ppo"]["critic_warmup"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("ahead", "deterministic", "process", "both"),
@@ -119,7 +140,7 @@ def test_a_run_that_is_killed_at_random_moments_loses_nothing_and_trains_nothing
     model = tiny.ensure(SMALL, seed=3, cache=tmp_path / "cache")
     recipe = tmp_path / "recipe.toml"
     text = {"ahead": ahead, "deterministic": str(deterministic).lower(), "process": str(process).lower()}
-    text["partner"] = "[partner]" if both else ""
+    text["more"] = "[partner]" if both else ""
     labels = {"policy": "policy/", "partner": "partner/"} if both else {"": ""}
     places = {"actor": model / "actor", "critic": model / "critic"}
     recipe.write_text(RECIPE.format(batch=BATCH, steps=STEPS, **places, **text))
@@ -128,19 +149,7 @@ def test_a_run_that_is_killed_at_random_moments_loses_nothing_and_trains_nothing
     document = killed_until_it_is_done(recipe, tmp_path / "killed", random.Random(seed), log)
     print("\n".join(log))
 
-    assert document["step"] == STEPS, log
-    assert all(document[f"{label}policy_version"] == STEPS - 1 for label in labels.values())
-    metrics = [json.loads(line) for line in (tmp_path / "killed" / "metrics.jsonl").read_text().splitlines()]
-    assert [row["step"] for row in metrics] == list(range(1, STEPS + 1))
-    assert all([row[f"{label}episodes"] for row in metrics] == [BATCH] * STEPS for label in labels.values())
-    games = (tmp_path / "killed" / "games.jsonl").read_text().splitlines()
-    assert len(finished(tmp_path / "killed")) == STEPS * BATCH * len(labels), log
-    rows = buffer.read(tmp_path / "killed" / "buffer")
-    segments = list(zip(*(rows[name].to_pylist() for name in ("episode_id", "seat", "segment")), strict=True))
-    assert len(segments) == len(set(segments)), log
-    assert {episode for episode, _, _ in segments} == {episode for episode, _ in finished(tmp_path / "killed")}
-    assert len(games) >= STEPS * BATCH
-
+    check_whole(tmp_path / "killed", document, labels, STEPS, log)
     if deterministic and not ahead:
         whole = start(recipe, tmp_path / "whole")
         _, err = whole.communicate(timeout=300)
@@ -148,3 +157,73 @@ def test_a_run_that_is_killed_at_random_moments_loses_nothing_and_trains_nothing
         for delegate in labels:
             one, other = (weights(tmp_path / name, delegate) for name in ("killed", "whole"))
             assert all(torch.equal(one[name], other[name]) for name in other), log
+
+
+OVER_A_SERVER = """
+[model.lora]
+rank = 8
+[engine]
+kind = "vllm"
+[engine.vllm]
+max_model_len = 768
+max_num_seqs = 8
+start_timeout_s = 400
+"""
+
+
+def children(pid):
+    """The processes that a process has started, from any of its threads."""
+    return [int(one) for task in Path(f"/proc/{pid}/task").glob("*/children") for one in task.read_text().split()]
+
+
+def server_of(trainer):
+    """The process group of the server that a trainer owns."""
+    for child in children(trainer):
+        if b"supervise.py" in Path(f"/proc/{child}/cmdline").read_bytes() and (group := children(child)):
+            return group[0]
+    raise AssertionError("the trainer has no server")
+
+
+def comes_to_an_end(group, within_s=30):
+    ends = time.monotonic() + within_s
+    while time.monotonic() < ends:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.mark.vllm
+def test_a_server_and_its_trainer_are_killed_at_random_moments(tmp_path):
+    """Each of an attempt's victims dies a random time after another episode has ended; the server is restarted once."""
+    model, run, steps = tiny.ensure(seed=0), tmp_path / "run", 4
+    recipe, seed = tmp_path / "recipe.toml", random.randrange(1 << 30)
+    text = {"ahead": 0, "deterministic": "false", "process": "false", "more": OVER_A_SERVER}
+    recipe.write_text(RECIPE.format(batch=BATCH, steps=steps, actor=model / "actor", critic=model / "critic", **text))
+    rng, log, kept = random.Random(seed), [f"seed {seed}"], {}
+    for victims in (("server", "trainer"), ("trainer and server",), ()):
+        going = start(recipe, run, *(["--resume"] if kept else []))
+        for victim in victims:
+            until, ends = len(finished(run)) + 1, time.monotonic() + 400
+            while going.poll() is None and len(finished(run)) < until and time.monotonic() < ends:
+                time.sleep(0.02)
+            time.sleep(rng.uniform(0, 1))
+            assert going.poll() is None, going.communicate()[1]
+            group = server_of(going.pid)
+            if "trainer" in victim:
+                os.kill(going.pid, signal.SIGKILL)
+            if "server" in victim:
+                os.killpg(group, signal.SIGKILL)
+            log.append(f"killed: {victim}, with {len(finished(run))} episodes")
+            assert comes_to_an_end(group), f"the server outlives the death of: {victim}"
+        out, err = going.communicate(timeout=600)
+        now = finished(run)
+        assert {name: now.get(name) for name in kept} == kept, "a finished episode was lost or played again"
+        log.append(f"exit {going.returncode}, {len(kept)} episodes in, {len(now)} out")
+        kept = now
+        assert going.returncode == (-signal.SIGKILL if victims else 0), err
+        assert ("started once more" in err) == ("server" in victims), err
+    print("\n".join(log))
+    check_whole(run, json.loads(out), {"": ""}, steps, log)

@@ -1,7 +1,10 @@
 """The commands that own a run directory: configuration, resume, thresholds, the quickstart's folder."""
 
 import json
+import resource
 import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -32,6 +35,23 @@ def test_a_model_whose_server_is_down_leaves_no_folder(tmp_path, capsys):
     assert main.run(["rollout", "--policy", who, "-n", "1", "--run", str(tmp_path / "r")]) == 1
     assert f"http://127.0.0.1:{port}/v1 cannot be reached" in line(capsys)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_takes_no_more_is_said_and_resumed_from(tmp_path, capsys):
+    folder = tmp_path / "r"
+    command = [sys.executable, "-m", "socialrl_cli.main", *PLAY, "-n", "200", "--run", str(folder)]
+    limited = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
+    )  # fmt: skip
+    assert limited.returncode == 1
+    last = limited.stderr.splitlines()[-1]
+    assert f"error: {folder}" in last
+    assert "could not be written" in last
+    assert "File too large" in last
+    assert main.run(["rollout", "--run", str(folder), "--resume", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["left"], document["episodes"]) == (0, 200)
 
 
 def no_games(*_):
